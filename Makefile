@@ -1,0 +1,60 @@
+# Every target does its own set-up. `make help` lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+OLDEST := .venv-oldest
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+OLDEST_INSTALLED := $(OLDEST)/.installed
+ARGS ?=
+
+.PHONY: help install serve test check lint test-jax-oldest bench wheel-test settings format clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
+
+install: $(INSTALLED)  ## build .venv with everything the other targets need
+
+$(INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/find_python.sh
+	@scripts/install.sh $(VENV)
+
+serve: install  ## serve the embedded model on 127.0.0.1:8000; make serve ARGS="--port 9000 --policy fcfs"
+	@exec $(BIN)/andes-jax serve $(ARGS)
+
+test: check wheel-test  ## everything that must hold before a commit: check, the wheel, all tests
+	$(BIN)/python -m pytest -q $(ARGS)
+
+check: lint  ## format, lint, types, architecture, documentation
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_documentation.py
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install  ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+settings: install  ## rewrite docs/settings.md from the configuration models
+	$(BIN)/python scripts/write_settings.py
+
+test-jax-oldest: $(OLDEST_INSTALLED)  ## all tests on the oldest jax that is supported, in .venv-oldest
+	$(OLDEST)/bin/python -m pytest -q $(ARGS)
+
+$(OLDEST_INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/find_python.sh
+	@scripts/install.sh $(OLDEST) jax==0.11.2 jaxlib==0.11.2
+
+bench: install  ## measure speed; results go to tests/bench/results
+	$(BIN)/python -m tests.bench $(ARGS)
+
+wheel-test: install  ## build the wheel, install it elsewhere, start it from an empty folder
+	@scripts/wheel_test.sh $(BIN)/python
+
+clean:  ## remove what the targets above made, the environments included
+	rm -rf $(VENV) $(OLDEST) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache
+	find andes_jax kernels_pallas server tests -name __pycache__ -type d -prune -exec rm -rf {} +

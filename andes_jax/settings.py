@@ -1,0 +1,136 @@
+"""Every setting: its meaning and its bounds. Where the values come from is config.py's business."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from andes_jax.byte_size import ByteSize
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+PolicyName = Literal["three_tier", "fcfs"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class Section(BaseModel):
+    """Settings that belong together. Defaults live in configs/default.yaml alone, so every field is required here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_as_number(cls, value: Any, info: Any) -> Any:
+        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
+            raise ValueError("is true or false, and should not be")
+        return value
+
+
+class ModelSettings(Section):
+    """Which model is served, and how it is held."""
+
+    source: str | None = Field(
+        description="A GGUF file, a safetensors or Orbax folder, or a Hugging Face id; null is the embedded "
+        "SmolLM2-135M-Instruct.",
+        json_schema_extra={"flag": "MODEL"},
+    )
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        description="Type of weights, activations and the key-value cache; auto chooses for the device."
+    )
+    max_model_len: int | None = Field(
+        ge=16, description="Tokens of prompt and reply together; null is what the model was trained for, at most 8192."
+    )
+
+
+class EngineSettings(Section):
+    """How much is computed and kept at a time."""
+
+    max_sequences: int = Field(ge=1, le=1024, description="Replies generated at the same time.")
+    step_tokens: int = Field(ge=1, le=65536, description="Tokens computed in one step, prompts and replies together.")
+    prefill_chunk: int = Field(ge=1, le=65536, description="Prompt tokens of one request computed in one step.")
+    page_tokens: int | None = Field(
+        ge=1, le=1024, description="Tokens in one page of the key-value cache; null is 64 on CPUs and 16 on GPUs."
+    )
+    kv_pool_bytes: ByteSize | None = Field(
+        ge=1, description="Size of the key-value cache, like 512MiB; null sizes it from max_sequences and free memory."
+    )
+    max_waiting: int = Field(ge=0, le=1_000_000, description="Requests that may wait before more are refused with 503.")
+    prefix_cache: bool = Field(description="Reuse the keys and values of a beginning that prompts have in common.")
+    compile_cache_dir: Path = Field(
+        description="Where compiled programs are kept between starts; null is andes-jax/compiled in the user's cache "
+        "folder."
+    )
+    warmup: bool = Field(
+        description="Compile every shape before the server says ready; without it the first requests pay for that."
+    )
+
+
+class SchedulingSettings(Section):
+    """In which order work is done."""
+
+    policy: PolicyName = Field(description="three_tier: tier, then priority; fcfs: the order of arrival.")
+    alpha: float = Field(ge=0, le=100, description="Weight of interactivity in a request's priority.")
+    beta: float = Field(ge=0, le=100, description="Weight of the time waited, in units of the tier's allowed wait.")
+    gamma: float = Field(ge=0, le=100, description="Weight of how little a request is expected to cost.")
+    realtime_wait_s: float = Field(gt=0, le=86400, description="Allowed wait of the realtime tier, in seconds.")
+    streaming_wait_s: float = Field(gt=0, le=86400, description="Allowed wait of the streaming tier, in seconds.")
+    batch_wait_s: float = Field(gt=0, le=86400, description="Allowed wait of the batch tier, in seconds.")
+    max_preempt: int = Field(ge=0, le=1000, description="Times a request may lose its pages or slot to another.")
+
+
+class ServerSettings(Section):
+    """Who is served, and where."""
+
+    host: str = Field(min_length=1, description="Address to listen on; 0.0.0.0 is every IPv4 interface.")
+    port: Port = Field(description="Port to listen on; 0 lets the system choose.")
+    api_keys: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        repr=False,
+        description="Keys of which every request but a health check must carry one; none leaves the server open. "
+        "Prefer the variable to the flag: other users of the machine can read flags.",
+    )
+    certfile: Path | None = Field(description="TLS certificate chain, PEM; with keyfile it turns TLS on.")
+    keyfile: Path | None = Field(description="Private key of the certificate, PEM.")
+    cors_origins: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        description="Origins whose pages may call this server, such as http://localhost:3000; * is any."
+    )
+    shutdown_timeout: float = Field(ge=0, le=3600, description="Seconds that running replies get after SIGTERM.")
+    max_body_bytes: ByteSize = Field(ge=1024, description="Largest request body, like 16MiB.")
+    max_choices: int = Field(ge=1, le=128, description="Largest n of one call.")
+    model_name: str | None = Field(
+        min_length=1, description="The model's name in the API; null takes it from the source."
+    )
+    log_level: LogLevel = Field(description="Least serious messages that are logged.")
+
+    @model_validator(mode="after")
+    def _certificate_with_key(self) -> ServerSettings:
+        if (self.certfile is None) != (self.keyfile is None):
+            raise ValueError("server.certfile and server.keyfile go together: give both or none")
+        return self
+
+
+class Config(Section):
+    """All settings."""
+
+    model: ModelSettings
+    engine: EngineSettings
+    scheduling: SchedulingSettings
+    server: ServerSettings
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "model": ModelSettings,
+    "engine": EngineSettings,
+    "scheduling": SchedulingSettings,
+    "server": ServerSettings,
+}
+
+
+def environment_name(section: str, field: str) -> str:
+    """The variable that sets a field, such as ANDES_SERVER_PORT."""
+    return f"ANDES_{section}_{field}".upper()
+
+
+def flag_name(field: str) -> str:
+    """The command-line flag that sets a field, such as --max-sequences. Field names are unique over the sections."""
+    return "--" + field.replace("_", "-")
