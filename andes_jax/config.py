@@ -56,19 +56,20 @@ def load_config(
     file: str | None = None,
     flags: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
+    variant: str | None = None,
 ) -> Config:
     """Settle every setting.
 
     Args:
-        file: a YAML file, or the name of a variant in configs/; None reads ANDES_CONFIG, else takes the defaults.
-        flags: "section.field" to value; None values count as not given.
+        file: a YAML file, or the name of a variant in configs/; None reads ANDES_CONFIG, else takes `variant`.
+        flags: "section.field" to value, where text is read as in a variable; None values count as not given.
         environ: the environment; None is the process's own.
 
     Raises ConfigError on the first unknown key or unusable value.
     """
     environ = os.environ if environ is None else environ
     given = _from_yaml((configs_folder() / "default.yaml").read_text(encoding="utf-8"), "configs/default.yaml")
-    file = file or environ.get("ANDES_CONFIG") or None
+    file = file or environ.get("ANDES_CONFIG") or variant
     if file is not None:
         given |= _from_yaml(_read_config(file), file)
     given |= _from_environment(environ)
@@ -76,7 +77,8 @@ def load_config(
         if value is not None:
             section, _, field = key.partition(".")
             _require_known(section, field, key)
-            given[section, field] = (value, flag_name(field))
+            text = isinstance(value, str)
+            given[section, field] = (_parse_text(value, section, field) if text else value, flag_name(field))
     if given["engine", "compile_cache_dir"][0] is None:
         given["engine", "compile_cache_dir"] = (user_cache_folder(environ) / "compiled", "the user's cache folder")
     return Config.model_validate({name: _section(name, given) for name in SECTIONS})
@@ -121,19 +123,19 @@ def _from_yaml(text: str, source: str) -> Given:
 def _from_environment(environ: Mapping[str, str]) -> Given:
     given: Given = {}
     for name, text in environ.items():
-        for section, model in SECTIONS.items():
+        for section in SECTIONS:
             prefix = environment_name(section, "")
             if not name.startswith(prefix):
                 continue
             field = name.removeprefix(prefix).lower()
             _require_known(section, field, name)
-            given[section, field] = (_parse_variable(text, model, field), name)
+            given[section, field] = (_parse_text(text, section, field), name)
     return given
 
 
-def _parse_variable(text: str, model: type[Section], field: str) -> Any:
-    """Variables hold text: empty and null mean none, and lists are separated by commas."""
-    annotation = str(model.model_fields[field].annotation)
+def _parse_text(text: str, section: str, field: str) -> Any:
+    """Variables and flags hold text: empty and null mean none, and lists are separated by commas."""
+    annotation = str(SECTIONS[section].model_fields[field].annotation)
     if annotation.startswith("tuple"):
         return tuple(part.strip() for part in text.split(",") if part.strip())
     return None if text.strip().lower() in ("", "null", "none") else text.strip()

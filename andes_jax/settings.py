@@ -33,7 +33,6 @@ class ModelSettings(Section):
     source: str | None = Field(
         description="A GGUF file, a safetensors or Orbax folder, or a Hugging Face id; null is the embedded "
         "SmolLM2-135M-Instruct.",
-        json_schema_extra={"flag": "MODEL"},
     )
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         description="Type of weights, activations and the key-value cache; auto chooses for the device."
@@ -133,4 +132,4 @@ def environment_name(section: str, field: str) -> str:
 
 def flag_name(field: str) -> str:
     """The command-line flag that sets a field, such as --max-sequences. Field names are unique over the sections."""
-    return "--" + field.replace("_", "-")
+    return "MODEL" if field == "source" else "--" + field.replace("_", "-")

@@ -1,0 +1,208 @@
+"""The rules the sources keep: functions from module names and texts to complaints, so that each is tested itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("kernels_pallas", "andes_jax", "server")
+
+# From the bottom up: a module imports its own layer and those above it in this list.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    (
+        "kernels_pallas",
+        "andes_jax",
+        "andes_jax.request",
+        "andes_jax.events",
+        "andes_jax.clock",
+        "andes_jax.byte_size",
+        "andes_jax.settings",
+        "andes_jax.config",
+    ),
+    ("andes_jax.memory",),
+    ("andes_jax.scheduling",),
+    ("andes_jax.text",),
+    ("andes_jax.model",),
+    ("andes_jax.runtime",),
+    ("andes_jax.engine",),
+    ("andes_jax.build",),
+    ("server",),
+    ("andes_jax.commands",),
+    ("andes_jax.cli",),
+)
+WITHOUT_ARRAYS = (
+    "andes_jax.memory",
+    "andes_jax.scheduling",
+    "andes_jax.text",
+    "andes_jax.engine",
+    "andes_jax.config",
+    "andes_jax.settings",
+    "server",
+)
+ARRAY_LIBRARIES = {"jax", "jaxlib", "flax", "orbax"}
+FILE_LINES, FUNCTION_LINES = 300, 60
+
+Sources = Mapping[str, str]  # dotted module name -> its text; a package goes by its own name
+
+
+def project_sources() -> dict[str, str]:
+    """Every module of the three packages."""
+    sources = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            sources[module_name(path)] = path.read_text(encoding="utf-8")
+    return sources
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def inside(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def imports(module: str, sources: Sources) -> set[str]:
+    """What a module imports anywhere in its text, lazily or for types alone too, as precise as `sources` allows."""
+    found: set[str] = set()
+    is_package = any(other.startswith(module + ".") for other in sources)
+    for node in ast.walk(ast.parse(sources[module])):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".")
+                kept = len(parents) - node.level + is_package
+                base = ".".join([*parents[:kept], *filter(None, [base])])
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                found.add(full if full in sources else base)
+    return found
+
+
+def layer(module: str) -> int | None:
+    """Index of the layer, by the longest name in LAYERS that the module is inside of."""
+    best: tuple[int, int] | None = None
+    for index, names in enumerate(LAYERS):
+        for name in names:
+            # The bare package names stand for their __init__ alone where they are split over layers.
+            fits = module == name if name == "andes_jax" else inside(module, name)
+            if fits and (best is None or len(name) > best[0]):
+                best = (len(name), index)
+    return None if best is None else best[1]
+
+
+def layer_faults(sources: Sources) -> Iterator[str]:
+    for module in sources:
+        own = layer(module)
+        if own is None:
+            yield f"{module} is in no layer"
+            continue
+        for target in imports(module, sources) & set(sources):
+            above = layer(target)
+            if above is not None and above > own:
+                yield f"{module} imports {target}, which is above it"
+
+
+def cycle_faults(sources: Sources) -> Iterator[str]:
+    graph = {module: (imports(module, sources) & set(sources)) - {module} for module in sources}
+    done: set[str] = set()
+    path: list[str] = []
+
+    def visit(module: str) -> Iterator[str]:
+        if module in path:
+            yield " -> ".join([*path[path.index(module) :], module])
+            return
+        if module in done:
+            return
+        path.append(module)
+        for target in sorted(graph[module]):
+            yield from visit(target)
+        path.pop()
+        done.add(module)
+
+    for module in sorted(graph):
+        yield from visit(module)
+
+
+def array_faults(sources: Sources) -> Iterator[str]:
+    """Modules that decide or speak, and yet reach an array library, directly or through others."""
+    for module in sources:
+        if not any(inside(module, package) for package in WITHOUT_ARRAYS):
+            continue
+        seen, queue = {module}, [module]
+        while queue:
+            current = queue.pop()
+            for target in imports(current, sources):
+                if target.split(".")[0] in ARRAY_LIBRARIES:
+                    yield f"{module} reaches {target} through {current}"
+                elif target in sources and target not in seen:
+                    seen.add(target)
+                    queue.append(target)
+
+
+def kernel_faults(sources: Sources) -> Iterator[str]:
+    for module in sources:
+        if inside(module, "kernels_pallas") or module == "andes_jax.model.attention":
+            continue
+        if any(inside(target, "kernels_pallas") for target in imports(module, sources)):
+            yield f"{module} imports kernels_pallas; only andes_jax.model.attention does"
+
+
+def cli_faults(sources: Sources) -> Iterator[str]:
+    for module in sources:
+        if "andes_jax.cli" in imports(module, sources):
+            yield f"{module} imports andes_jax.cli"
+
+
+def environment_faults(sources: Sources) -> Iterator[str]:
+    for module, text in sources.items():
+        if module == "andes_jax.config":
+            continue
+        for node in ast.walk(ast.parse(text)):
+            named = (isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb")) or (
+                isinstance(node, ast.ImportFrom)
+                and node.module == "os"
+                and {alias.name for alias in node.names} & {"environ", "getenv"}
+            )
+            if named:
+                yield f"{module}:{node.lineno} touches the environment; andes_jax.config does that"
+
+
+def budget_faults(name: str, text: str, *, functions: bool = True) -> Iterator[str]:
+    """Files and functions that have outgrown their budget."""
+    lines = text.count("\n")
+    if lines > FILE_LINES:
+        yield f"{name} has {lines} lines, more than {FILE_LINES}"
+    if not functions:
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > FUNCTION_LINES:
+                yield f"{name}:{node.lineno} {node.name} has {length} lines, more than {FUNCTION_LINES}"
+
+
+def has_logic(text: str) -> bool:
+    """Whether a module does anything: a function with a body that is more than a docstring or an ellipsis."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = [
+                each for each in node.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+            ]
+            if body:
+                return True
+    return False
+
+
+def untested(sources: Sources, test_names: set[str], covered_elsewhere: Mapping[str, str]) -> Iterator[str]:
+    """Modules with logic that no test file is named after and that no other test is said to cover."""
+    for module, text in sources.items():
+        own_test = f"test_{module.rsplit('.', 1)[-1]}"
+        mirrored = any(name == own_test or name.startswith(own_test + "_") for name in test_names)
+        if has_logic(text) and not mirrored and module not in covered_elsewhere:
+            yield f"{module} has no test file {own_test}.py"
