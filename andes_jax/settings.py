@@ -64,6 +64,15 @@ class EngineSettings(Section):
         description="Compile every shape before the server says ready; without it the first requests pay for that."
     )
 
+    @model_validator(mode="after")
+    def _a_token_for_every_sequence(self) -> EngineSettings:
+        if self.step_tokens < self.max_sequences:
+            raise ValueError(
+                f"engine.step_tokens ({self.step_tokens}) must be at least engine.max_sequences "
+                f"({self.max_sequences}), so that every running reply gets its token in every step"
+            )
+        return self
+
 
 class SchedulingSettings(Section):
     """In which order work is done."""
@@ -72,9 +81,14 @@ class SchedulingSettings(Section):
     alpha: float = Field(ge=0, le=100, description="Weight of interactivity in a request's priority.")
     beta: float = Field(ge=0, le=100, description="Weight of the time waited, in units of the tier's allowed wait.")
     gamma: float = Field(ge=0, le=100, description="Weight of how little a request is expected to cost.")
-    realtime_wait_s: float = Field(gt=0, le=86400, description="Allowed wait of the realtime tier, in seconds.")
-    streaming_wait_s: float = Field(gt=0, le=86400, description="Allowed wait of the streaming tier, in seconds.")
-    batch_wait_s: float = Field(gt=0, le=86400, description="Allowed wait of the batch tier, in seconds.")
+    realtime_wait: float = Field(gt=0, le=86400, description="Allowed wait of the realtime tier, in seconds.")
+    streaming_wait: float = Field(gt=0, le=86400, description="Allowed wait of the streaming tier, in seconds.")
+    batch_wait: float = Field(gt=0, le=86400, description="Allowed wait of the batch tier, in seconds.")
+    tier_lift: float = Field(
+        gt=0,
+        le=86400,
+        description="Seconds without service after which a request ranks one tier higher, so that nothing starves.",
+    )
     max_preempt: int = Field(ge=0, le=1000, description="Times a request may lose its pages or slot to another.")
 
 
@@ -90,12 +104,26 @@ class ServerSettings(Section):
     )
     certfile: Path | None = Field(description="TLS certificate chain, PEM; with keyfile it turns TLS on.")
     keyfile: Path | None = Field(description="Private key of the certificate, PEM.")
+    insecure_port: Port | None = Field(description="With TLS: a second port that serves in the clear.")
+    unix_socket: Path | None = Field(description="A Unix socket to listen on as well.")
     cors_origins: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         description="Origins whose pages may call this server, such as http://localhost:3000; * is any."
     )
     shutdown_timeout: float = Field(ge=0, le=3600, description="Seconds that running replies get after SIGTERM.")
+    body_timeout: float = Field(gt=0, le=3600, description="Seconds a client may take to send a request's body.")
+    stall_timeout: float = Field(
+        gt=0, le=3600, description="Seconds a client may read nothing of what waits for it before it is cut off."
+    )
+    keep_alive: float = Field(ge=0, le=3600, description="Seconds that a connection without a call is kept open.")
     max_body_bytes: ByteSize = Field(ge=1024, description="Largest request body, like 16MiB.")
+    max_pending_bytes: ByteSize = Field(
+        ge=1024, description="Request bodies held at the same time before they are admitted, together."
+    )
     max_choices: int = Field(ge=1, le=128, description="Largest n of one call.")
+    max_prompts: int = Field(ge=1, le=4096, description="Most prompts of one completions call.")
+    default_max_tokens: int | None = Field(
+        ge=1, description="Longest reply to a call that sets no limit, in tokens; null is what is left of the context."
+    )
     model_name: str | None = Field(
         min_length=1, description="The model's name in the API; null takes it from the source."
     )
