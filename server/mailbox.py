@@ -1,0 +1,60 @@
+"""What the engine has said of one reply and nobody has taken yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from andes_jax.events import TokenEvent, TokenLogprobs, Usage
+from andes_jax.request import FinishReason
+
+
+@dataclass(slots=True)
+class Piece:
+    """Consecutive events of one reply, merged."""
+
+    index: int  # of the choice within its call
+    texts: list[str] = field(default_factory=list)
+    tokens: int = 0
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+    finish: FinishReason | None = None
+    message: str | None = None
+    usage: Usage | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of all its events."""
+        return "".join(self.texts)
+
+
+class Mailbox:
+    """Merges events until they are taken, so that a slow reader costs the memory of its reply's text and no more."""
+
+    __slots__ = ("_index", "_unread", "finish")
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._unread: Piece | None = None
+        self.finish: FinishReason | None = None
+
+    def put(self, event: TokenEvent) -> None:
+        """Add an event; none may come after one with a finish."""
+        piece = self._unread
+        if piece is None:
+            piece = self._unread = Piece(self._index)
+        if event.text:
+            piece.texts.append(event.text)
+        piece.tokens += len(event.token_ids)
+        if event.logprobs:
+            piece.logprobs.extend(event.logprobs)
+        if event.prompt_logprobs is not None:
+            piece.prompt_logprobs = event.prompt_logprobs
+        if event.finish is not None:
+            self.finish = piece.finish = event.finish
+            piece.message = event.message
+            piece.usage = event.usage
+
+    def take(self) -> Piece | None:
+        """What came since the last time, if anything did."""
+        piece, self._unread = self._unread, None
+        return piece

@@ -1,0 +1,112 @@
+"""Prometheus metrics of one application: what its calls did, and what its engine says of itself when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from andes_jax.events import TokenEvent
+from andes_jax.request import FinishReason, Tier
+from server.context import Engine
+from server.engine_metrics import EngineCollector
+
+_LONG_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
+_SHORT_S = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
+_TIERS = {tier: tier.name.lower() for tier in Tier}
+
+
+class Metrics:
+    """Every metric, in a registry of its own."""
+
+    def __init__(self, engine: Engine, compiles_after_ready: Callable[[], int]) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.http_requests = Counter(
+            "andes_http_requests", "HTTP calls answered.", ["endpoint", "status"], registry=registry
+        )
+        self.started = Counter(
+            "andes_requests_started", "Replies begun; a call with n choices begins n.", ["endpoint"], registry=registry
+        )
+        self.finished = Counter(
+            "andes_requests_finished",
+            "Replies ended, each once: stop, length, cancelled, refused or failed.",
+            ["endpoint", "finish_reason"],
+            registry=registry,
+        )
+        self.refused = Counter(
+            "andes_requests_refused", "Calls the engine did not take.", ["endpoint", "code"], registry=registry
+        )
+        self.streams_open = Gauge("andes_streams_open", "Streamed replies being sent.", registry=registry)
+        self.first_token = _histogram("first_token", "From the call's arrival to its first token.", _LONG_S, registry)
+        self.inter_token = _histogram("inter_token", "Between tokens of a reply.", _SHORT_S, registry)
+        self.per_token = _histogram("per_token", "Mean time per token after a reply's first.", _SHORT_S, registry)
+        self.end_to_end = _histogram("end_to_end", "From the call's arrival to a reply's end.", _LONG_S, registry)
+        self.admission = _histogram("admission", "Reading, checking and encoding a call.", _SHORT_S, registry)
+        registry.register(EngineCollector(engine, compiles_after_ready))
+
+    def call(self, endpoint: str, tier: Tier, arrived_s: float) -> CallMeter:
+        """A meter for the requests of one call that came at `arrived_s` on the engine's clock."""
+        return CallMeter(self, endpoint, _TIERS[tier], arrived_s)
+
+    def render(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+def _histogram(name: str, what: str, buckets: tuple[float, ...], registry: CollectorRegistry) -> Histogram:
+    return Histogram(f"andes_{name}_seconds", what, ["tier"], buckets=buckets, registry=registry)
+
+
+class CallMeter:
+    """Measures the requests of one call. Times are the engine's, taken when a step's tokens are known."""
+
+    def __init__(self, metrics: Metrics, endpoint: str, tier: str, arrived_s: float) -> None:
+        self._endpoint = endpoint
+        self._arrived_s = arrived_s
+        self._metrics = metrics
+        self._inter_token = metrics.inter_token.labels(tier)
+        self._tier = tier
+        self._tokens: dict[str, tuple[float, float, int]] = {}  # first and last token's time and count, by request
+
+    def admitted(self, now_s: float) -> None:
+        """The call is about to be submitted."""
+        self._metrics.admission.labels(self._tier).observe(now_s - self._arrived_s)
+
+    def started(self) -> None:
+        """The engine took one request."""
+        self._metrics.started.labels(self._endpoint).inc()
+
+    def refused(self, code: str) -> None:
+        """The engine did not take the call."""
+        self._metrics.refused.labels(self._endpoint, code).inc()
+
+    def event(self, event: TokenEvent) -> None:
+        """News of one request."""
+        count = len(event.token_ids)
+        if count:
+            self._count(event, count)
+        if event.finish is not None:
+            self._measure_end(event)
+            self.ended(event.finish)
+
+    def ended(self, reason: FinishReason) -> None:
+        """One request that had started is over; called once for each."""
+        self._metrics.finished.labels(self._endpoint, reason.value).inc()
+
+    def _count(self, event: TokenEvent, count: int) -> None:
+        known = self._tokens.get(event.request_id)
+        if known is None:
+            self._metrics.first_token.labels(self._tier).observe(event.emitted_s - self._arrived_s)
+            self._tokens[event.request_id] = (event.emitted_s, event.emitted_s, count)
+            return
+        first_s, last_s, before = known
+        # Several tokens that come at once share the gap before them.
+        for _ in range(count):
+            self._inter_token.observe((event.emitted_s - last_s) / count)
+        self._tokens[event.request_id] = (first_s, event.emitted_s, before + count)
+
+    def _measure_end(self, event: TokenEvent) -> None:
+        self._metrics.end_to_end.labels(self._tier).observe(event.emitted_s - self._arrived_s)
+        first_s, last_s, count = self._tokens.pop(event.request_id, (0.0, 0.0, 0))
+        if count > 1:
+            self._metrics.per_token.labels(self._tier).observe((last_s - first_s) / (count - 1))

@@ -1,0 +1,94 @@
+"""Server-sent events of one call: the head leaves before the first token exists, then whatever is unread at a time.
+
+Order: for each choice the role (chat alone) with its first news, its text, its finish; then the usage where it was
+asked for; then [DONE]. An error after the start is an event of its own, and [DONE] still comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+from starlette.types import Scope, Send
+
+from server.errors import ApiError
+from server.front_end import Call
+from server.mailbox import Piece
+from server.replies import ReplyHead, UsageSum, fault_of
+from server.shapes import Shape
+from server.transport import transport_of
+
+DONE = b"data: [DONE]\n\n"
+COMMENT = b": \n\n"  # HTTP/1.1 has no empty chunk: it would end the body
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # proxies must not hold events back
+]
+
+
+class EventEncoder:
+    """Turns pieces into the bytes of events."""
+
+    def __init__(self, head: ReplyHead, shape: Shape, usage: UsageSum, *, include_usage: bool) -> None:
+        fields = orjson.dumps(head.fields(shape.chunk_kind))
+        self._before = b"data: " + fields[:-1] + b',"choices":['
+        self._after = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        self._shape = shape
+        self._usage = usage
+        self._include_usage = include_usage
+
+    def pieces(self, pieces: list[Piece]) -> bytes:
+        """The events of what came for any choices."""
+        before, after = self._before, self._after
+        events: list[bytes] = []
+        for piece in pieces:
+            self._usage.add(piece)
+            events.extend(before + choice + after for choice in self._shape.chunk_choices(piece))
+        return b"".join(events)
+
+    def end(self) -> bytes:
+        """The events after every choice's finish."""
+        if not self._include_usage:
+            return DONE
+        return self._before + b'],"usage":' + orjson.dumps(self._usage.render()) + b"}\n\n" + DONE
+
+    @staticmethod
+    def error(error: ApiError) -> bytes:
+        """The events of a call that cannot go on."""
+        return b"data: " + error.body() + b"\n\n" + DONE
+
+
+class EventStream:
+    """Sends one call's events. Waiting for a client that does not read is the transport's business, bounded there."""
+
+    def __init__(self, scope: Scope, send: Send, draining: Callable[[], bool]) -> None:
+        self._scope = scope
+        self._send = send
+        self._draining = draining
+
+    async def run(self, call: Call, encoder: EventEncoder) -> None:
+        """Send everything from the head to the last event."""
+        await self._begin()
+        left = call.size
+        while left:
+            pieces = await call.take()
+            faults = [error for piece in pieces if (error := fault_of(piece, draining=self._draining())) is not None]
+            if faults:
+                await self._body(encoder.error(faults[0]), more=False)
+                return
+            data = encoder.pieces(pieces)
+            left -= sum(piece.finish is not None for piece in pieces)
+            if not left:
+                data += encoder.end()
+            if data:
+                await self._body(data, more=left > 0)
+
+    async def _begin(self) -> None:
+        await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        transport = transport_of(self._scope)
+        if transport is None or not await transport.send_empty_data():
+            await self._body(COMMENT, more=True)
+
+    async def _body(self, data: bytes, *, more: bool) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})

@@ -1,0 +1,57 @@
+"""A byte tokenizer, a small chat template, and a whole context around the fake engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from andes_jax.text.chat import ChatTemplate
+from andes_jax.text.token_table import TokenTable
+from server.context import ServerContext, ServerSettings
+from tests.server.fake_engine import EOS, FakeEngine, Script, letters
+
+MODEL = "fake/bytes"
+TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if message.role == 'tool' %}{{ raise_exception('roles must alternate') }}{% endif %}"
+    "<{{ message.role }}>{{ message.content }}\n"
+    "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+class ByteTokenizer:
+    """A token a byte, and one that ends replies."""
+
+    eos_ids = (EOS,)
+    vocab_size = 257
+
+    def __init__(self) -> None:
+        self.table = TokenTable([*(bytes([each]) for each in range(256)), b"<eos>"], special_ids=[EOS])
+
+    def encode(self, text: str, *, add_special: bool, parse_special: bool = True) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
+        return self.table.decode(ids, skip_special=skip_special)
+
+
+def says(text: str | bytes) -> Script:
+    """A script that says the text and ends."""
+    data = text.encode() if isinstance(text, str) else text
+    return lambda request: (*data, EOS)
+
+
+def mk_context(
+    script: Script = letters, *, gap_s: float = 0.0, max_waiting: int = 10_000, **settings: Any
+) -> ServerContext:
+    """A context around a new fake engine; keywords are ServerSettings."""
+    tokenizer = ByteTokenizer()
+    settings.setdefault("port", 0)
+    return ServerContext(
+        engine=FakeEngine(tokenizer.table, script, gap_s=gap_s, max_waiting=max_waiting),
+        tokenizer=tokenizer,
+        chat_template=ChatTemplate(TEMPLATE, "", ""),
+        model_id=MODEL,
+        settings=ServerSettings(**settings),
+        created_s=1_700_000_000,
+    )
