@@ -16,7 +16,10 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Rope:
-    """Angles of a rotary embedding: position p turns pair i by p * inverse_frequencies[i] radians."""
+    """Angles of a rotary embedding: position p turns pair i by p * inverse_frequencies[i] radians.
+
+    The constructors raise ValueError for a base or a factor that makes no sense.
+    """
 
     inverse_frequencies: tuple[float, ...]  # head_dim / 2 values, each exact in float32
     attention_factor: float = 1.0  # multiplies both cosine and sine (YaRN)
@@ -29,17 +32,20 @@ class Rope:
     @classmethod
     def linear(cls, head_dim: int, theta: float, factor: float) -> Rope:
         """Position interpolation: every frequency is divided by factor."""
+        _check_factor(factor)
         return _rope(_base_frequencies(head_dim, theta) / np.float32(factor))
 
     @classmethod
     def with_factors(cls, head_dim: int, theta: float, factors: Sequence[float]) -> Rope:
         """Each frequency is divided by its own factor, as GGUF stores them in rope_freqs.weight (head_dim / 2 values).
 
-        Raises ValueError when the number of factors is another.
+        Another number of factors is a ValueError too.
         """
         divisors = np.asarray(factors, np.float32)
         if divisors.shape != (head_dim // 2,):
             raise ValueError(f"{divisors.size} rope factors for {head_dim // 2} frequencies")
+        if not (np.isfinite(divisors).all() and (divisors > 0).all()):
+            raise ValueError("rope factors that are not positive numbers")
         return _rope(_base_frequencies(head_dim, theta) / divisors)
 
     @classmethod
@@ -54,6 +60,9 @@ class Rope:
         original_max_position: int,
     ) -> Rope:
         """Llama 3.1's rule: long waves are divided by factor, short ones kept, those between are blended."""
+        _check_factor(factor)
+        if not 0 < low_frequency_factor < high_frequency_factor:
+            raise ValueError(f"rope frequency factors {low_frequency_factor}, {high_frequency_factor} are not in order")
         frequencies = _base_frequencies(head_dim, theta)
         wavelengths = np.float32(2 * math.pi) / frequencies
         longest_kept = original_max_position / high_frequency_factor
@@ -85,6 +94,7 @@ class Rope:
 
         attention_factor None gives the paper's 0.1 ln(factor) + 1, or the ratio of the two mscales where both are set.
         """
+        _check_factor(factor)
         low = _turning_dimension(beta_fast, head_dim, theta, original_max_position)
         high = _turning_dimension(beta_slow, head_dim, theta, original_max_position)
         if truncate:
@@ -104,7 +114,14 @@ def _rope(frequencies: np.ndarray, attention_factor: float = 1.0) -> Rope:
     return Rope(tuple(float(f) for f in np.asarray(frequencies, np.float32)), attention_factor)
 
 
+def _check_factor(factor: float) -> None:
+    if not 0 < factor < math.inf:
+        raise ValueError(f"rope factor {factor} is not a positive number")
+
+
 def _powers(head_dim: int, theta: float) -> np.ndarray:
+    if not 1 < theta < math.inf:
+        raise ValueError(f"rope base {theta} is not a number above 1")
     exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
     return np.power(np.float32(theta), exponents)
 

@@ -9,6 +9,7 @@ from andes_jax.model.rope import Rope
 
 Family = Literal["llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3"]
 Activation = Literal["silu", "gelu_tanh"]
+MAX_LAYERS = 4096  # far above any model: a damaged file must not make us plan for more
 FAMILIES: tuple[str, ...] = get_args(Family)
 
 
@@ -61,6 +62,8 @@ def _contradiction(spec: ModelSpec) -> str | None:
     for name in ("layers", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "vocab", "max_position"):
         if getattr(spec, name) < 1:
             return f"{name} is {getattr(spec, name)}"
+    if spec.layers > MAX_LAYERS:
+        return f"{spec.layers} layers are more than {MAX_LAYERS}"
     if spec.family not in FAMILIES:
         return f"family {spec.family!r} is none of {', '.join(FAMILIES)}"
     if spec.activation not in get_args(Activation):
