@@ -1,0 +1,65 @@
+"""The program `andes-jax`. Nobody imports this; what its commands do is in commands/."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+import andes_jax
+from andes_jax.commands.check import check
+from andes_jax.commands.convert import convert
+from andes_jax.commands.failure import report
+from andes_jax.commands.generate import generate
+from andes_jax.commands.serve import serve
+
+app = typer.Typer(
+    name="andes-jax",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    epilog="A setting comes from its flag, else ANDES_SECTION_FIELD, else the file of --config.",
+)
+app.command()(serve)
+app.command()(generate)
+app.command()(convert)
+app.command()(check)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"andes-jax {andes_jax.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Serve language models with streams that keep up with their readers.
+
+    [bold]andes-jax serve[/bold] starts an OpenAI-compatible server on 127.0.0.1:8000 with a small embedded model.
+    """
+
+
+def main() -> None:
+    """Run the program; failures become one line on stderr and an exit code."""
+    try:
+        app()
+    except BrokenPipeError:
+        # The reader of our output has gone, as under `| head`; nothing is left to say, also not at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        sys.exit(report(error, sys.argv))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""How a command fails: one line on stderr and an exit code, and a traceback only for those who asked for one."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+from andes_jax.config import ConfigError, debug_requested
+from andes_jax.request import Refusal
+
+
+class CommandError(Exception):
+    """A command cannot do what was asked; the message says what is wrong and what to do."""
+
+
+def report(error: Exception, arguments: Sequence[str]) -> int:
+    """Tell the user about `error` on stderr; returns the exit code: 2 for wrong use, else 1."""
+    if debug_requested() or _debug_level(arguments):
+        traceback.print_exception(error)
+    message = " ".join(str(error).split()) or type(error).__name__
+    if not _explains_itself(error):
+        message = f"unexpected {type(error).__name__}: {message} (ANDES_DEBUG=1 shows where)"
+    print(f"andes-jax: {message}", file=sys.stderr)
+    return 2 if isinstance(error, ConfigError) else 1
+
+
+def _explains_itself(error: Exception) -> bool:
+    if isinstance(error, CommandError | ConfigError | Refusal | OSError):
+        return True
+    # Not imported for the sake of an error that cannot come from it: that would load the array libraries.
+    checkpoints = sys.modules.get("andes_jax.model.checkpoints")
+    return checkpoints is not None and isinstance(error, checkpoints.CheckpointError)
+
+
+def _debug_level(arguments: Sequence[str]) -> bool:
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    return any(f"{first}={second}" == "--log-level=debug" or first == "--log-level=debug" for first, second in pairs)

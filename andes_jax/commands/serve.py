@@ -1,0 +1,104 @@
+"""andes-jax serve: the HTTP server."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+import andes_jax
+from andes_jax.commands.failure import CommandError
+from andes_jax.commands.options import takes_settings
+from andes_jax.commands.progress import progress_line
+from andes_jax.config import Config
+
+if TYPE_CHECKING:
+    from andes_jax.build import BuiltEngine
+    from server.context import ServerContext, ServerSettings
+
+
+@takes_settings("model", "engine", "scheduling", "server", model="argument")
+def serve(config: Config) -> None:
+    """Serve a model over HTTP/1.1 and HTTP/2 with the OpenAI API.
+
+    Compiles what it needs first (a minute or two once, seconds later) and says when it is ready.
+    SIGTERM or Ctrl-C lets running replies finish, up to --shutdown-timeout.
+
+    Examples:
+
+      andes-jax serve
+      andes-jax serve ./Qwen3-0.6B --port 9000 --policy fcfs
+      andes-jax serve model.gguf --config low-memory
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("andes_jax").setLevel(config.server.log_level.upper())
+    from server.serve import BindError, bind
+    from server.serve import serve as serve_until_told
+
+    # Taken before the model is loaded, or a long start could end with a port that is in use.
+    try:
+        bound = bind(server_settings(config))
+    except BindError as error:
+        raise CommandError(str(error)) from error
+    from andes_jax.build import build_engine
+
+    started = time.monotonic()
+    with progress_line() as progress:
+        built = build_engine(config, progress=progress)
+    console = Console(stderr=True, highlight=False)
+
+    def announce(urls: tuple[str, ...]) -> None:
+        console.print(f"{built.model_id} is ready after {time.monotonic() - started:.0f} s: {built.description}")
+        for url in urls:
+            console.print(f"listening on {url} (HTTP/1.1 and HTTP/2); stop with Ctrl-C")
+        if not config.server.api_keys and config.server.host not in ("127.0.0.1", "localhost", "::1"):
+            console.print("no API keys are set: everyone who reaches this address is served (--api-keys)")
+
+    raise typer.Exit(serve_until_told(server_context(config, built), bound, announce=announce))
+
+
+def server_settings(config: Config) -> ServerSettings:
+    """The server's part of the settings in the server's own terms."""
+    from server.context import ServerSettings
+
+    chosen = config.server
+    return ServerSettings(
+        host=chosen.host,
+        port=chosen.port,
+        unix_socket=chosen.unix_socket,
+        certfile=chosen.certfile,
+        keyfile=chosen.keyfile,
+        insecure_port=chosen.insecure_port,
+        api_keys=chosen.api_keys,
+        cors_origins=chosen.cors_origins,
+        max_body_bytes=chosen.max_body_bytes,
+        max_pending_body_bytes=chosen.max_pending_bytes,
+        body_timeout_s=chosen.body_timeout,
+        send_stall_s=chosen.stall_timeout,
+        keep_alive_s=chosen.keep_alive,
+        max_choices=chosen.max_choices,
+        max_prompts=chosen.max_prompts,
+        default_max_tokens=chosen.default_max_tokens,
+        shutdown_timeout_s=chosen.shutdown_timeout,
+    )
+
+
+def server_context(config: Config, built: BuiltEngine) -> ServerContext:
+    """What the server is given of a built engine."""
+    from server.context import ServerContext
+
+    identity = f"{built.model_id} {built.description} {andes_jax.__version__}"
+    return ServerContext(
+        engine=built.engine,
+        tokenizer=built.tokenizer,
+        chat_template=built.chat_template,
+        model_id=config.server.model_name or built.model_id,
+        settings=server_settings(config),
+        created_s=int(time.time()),
+        fingerprint=f"andes-jax-{hashlib.sha256(identity.encode()).hexdigest()[:12]}",
+        compiles_after_ready=built.compiles_after_ready,
+    )

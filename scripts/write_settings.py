@@ -1,0 +1,60 @@
+"""Write docs/settings.md from the configuration models; a test compares the two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from andes_jax.commands.options import setting_rows
+from andes_jax.config import configs_folder, variants
+from andes_jax.settings import SECTIONS
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+
+HEAD = """\
+# Settings
+
+`make settings` writes this page from the code; edit andes_jax/settings.py and configs/default.yaml instead.
+
+A value comes from the first of these that gives one:
+
+1. a flag of the command, such as `--port 9000`;
+2. a variable `ANDES_<SECTION>_<FIELD>`, such as `ANDES_SERVER_PORT=9000`; lists are separated by commas, and `null`
+   or nothing means none;
+3. the YAML file, or the variant by name, given with `--config` or `ANDES_CONFIG`;
+4. `configs/default.yaml`.
+
+An unknown name or a value that cannot be used ends the program with one line that names the setting and its source.
+`ANDES_DEBUG=1` or `--log-level debug` adds tracebacks to error messages. Sizes are bytes, or written like `512MiB`,
+`1.5GiB`, `2G` (binary) or `500MB` (decimal).
+"""
+
+
+def cell(text: object) -> str:
+    return str(text).replace("|", "\\|")
+
+
+def page() -> str:
+    """The whole of docs/settings.md."""
+    defaults = yaml.safe_load((configs_folder() / "default.yaml").read_text(encoding="utf-8"))
+    parts = [HEAD]
+    for section, model in SECTIONS.items():
+        parts.append(f"\n## {section}\n\n{(model.__doc__ or '').splitlines()[0]}\n\n")
+        parts.append("| Setting | Flag | Variable | Type | Bounds | Default | Meaning |\n" + "|---" * 7 + "|\n")
+        for row in setting_rows(section):
+            value = defaults[section][row["name"].split(".")[1]]
+            default = "none" if value == [] else yaml.safe_dump(value).split("\n")[0]
+            cells = [f"`{row[each]}`" for each in ("name", "flag", "variable")]
+            cells += [row["type"], row["bounds"], default, row["meaning"]]
+            parts.append(f"| {' | '.join(map(cell, cells))} |\n")
+    parts.append("\n## Variants\n\nFor `--config` by name; what they leave out stays at its default.\n")
+    for name in variants():
+        if name != "default":
+            parts.append(f"\n### {name}\n\n```yaml\n{(configs_folder() / f'{name}.yaml').read_text().rstrip()}\n```\n")
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    TARGET.parent.mkdir(exist_ok=True)
+    TARGET.write_text(page(), encoding="utf-8")

@@ -1,0 +1,196 @@
+"""andes_jax.cli with andes_jax.commands.options, .failure, .progress, and what of the commands needs no model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import andes_jax
+from andes_jax.cli import app
+from andes_jax.commands.failure import CommandError, report
+from andes_jax.commands.generate import stream_reply
+from andes_jax.commands.options import bounds_words, takes_settings, type_words
+from andes_jax.config import ConfigError
+from andes_jax.events import TokenEvent
+from andes_jax.request import FinishReason, Refusal, Request, SamplingParams
+from andes_jax.settings import SECTIONS, EngineSettings, SchedulingSettings, ServerSettings
+
+WIDE = {"COLUMNS": "200", "TERM": "dumb"}
+
+
+def program(*arguments: str, **kwargs) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "andes_jax.cli", *arguments], capture_output=True, text=True, timeout=120, **kwargs
+    )
+
+
+def test_help_is_quick_because_it_loads_no_arrays():
+    code = (
+        "import sys; sys.argv = ['andes-jax', '--help']\n"
+        "from andes_jax.cli import app\n"
+        "try: app()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'jax', 'transformers', 'tokenizers', 'orbax', 'flax', 'starlette', 'numpy'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    best = 60.0
+    for _ in range(3):
+        started = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=WIDE, timeout=60)
+        best = min(best, time.perf_counter() - started)
+        assert done.returncode == 0, done.stderr
+        assert "serve" in done.stdout and "convert" in done.stdout
+    assert best < 3  # 0.5 s on an idle machine
+
+
+def test_version_is_that_of_the_package():
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output.strip()) == (0, f"andes-jax {andes_jax.__version__}")
+
+
+def test_serve_has_a_described_flag_for_every_setting():
+    result = CliRunner().invoke(app, ["serve", "--help"], env=WIDE)
+    assert result.exit_code == 0
+    for model in SECTIONS.values():
+        for field, info in model.model_fields.items():
+            if field != "source":
+                assert "--" + field.replace("_", "-") in result.output
+                assert " ".join((info.description or "").split()[:4]) in result.output
+
+
+def settled_by(*arguments: str, model="argument"):
+    """The Config that a command with all settings receives."""
+    received = []
+    probe = typer.Typer(pretty_exceptions_enable=False)
+
+    @probe.command()
+    @takes_settings(*SECTIONS, model=model)
+    def command(config, own: int = 1):
+        received.append((config, own))
+
+    result = CliRunner().invoke(probe, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return received[0]
+
+
+def test_flags_reach_the_settings():
+    config, own = settled_by(
+        *("model.gguf", "--port", "9", "--policy", "fcfs", "--no-prefix-cache", "--kv-pool-bytes", "1MiB"),
+        *("--api-keys", "a,b", "--alpha", "0.5", "--own", "7"),
+    )
+    assert (config.model.source, config.server.port, config.scheduling.policy, own) == ("model.gguf", 9, "fcfs", 7)
+    assert (config.engine.prefix_cache, config.engine.kv_pool_bytes) == (False, 2**20)
+    assert (config.server.api_keys, config.scheduling.alpha) == (("a", "b"), 0.5)
+
+
+def test_variables_and_files_reach_the_settings_and_flags_win(monkeypatch):
+    monkeypatch.setenv("ANDES_SERVER_PORT", "7")
+    assert settled_by("--config", "low-memory")[0].server.port == 7
+    assert settled_by("--config", "low-memory")[0].engine.max_sequences == 4
+    assert settled_by("--port", "8", "--model", "m", model="option")[0].server.port == 8
+
+
+def test_a_bad_flag_is_a_config_error():
+    with pytest.raises(ConfigError, match="server.port = '99999' .from --port"):
+        settled_by("--port", "99999")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "parts"),
+    [
+        (["serve", "--port", "99999"], 2, ["server.port", "--port"]),
+        (["serve", "--prot", "1"], 2, ["--prot"]),
+        (["serve", "--config", "nowhere.yaml"], 2, ["nowhere.yaml"]),
+        (["generate", ""], 1, ["empty"]),
+        (["generate", "x", "--raw", "--system", "y"], 1, ["--raw"]),
+        (["frobnicate"], 2, ["frobnicate"]),
+        (["convert", "missing.gguf", "missing-too"], 1, ["missing.gguf"]),
+    ],
+)
+def test_failures_are_words_and_an_exit_code(tmp_path, arguments, code, parts):
+    (tmp_path / "something").write_text("")
+    done = program(*arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""
+    assert all(part in done.stderr for part in parts), done.stderr
+
+
+def test_a_traceback_is_there_for_those_who_ask(tmp_path):
+    assert "Traceback" in program("serve", "--port", "99999", "--log-level", "debug", cwd=tmp_path).stderr
+    assert "Traceback" in program("serve", "--port", "99999", "--log-level=debug", cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ConfigError("server.port is bad"), 2, "andes-jax: server.port is bad"),
+        (CommandError("no\nprompt"), 1, "andes-jax: no prompt"),
+        (Refusal("too long", "context_length_exceeded"), 1, "andes-jax: too long"),
+        (OSError(98, "Address already in use"), 1, "andes-jax: [Errno 98] Address already in use"),
+        (KeyError("x"), 1, "andes-jax: unexpected KeyError: 'x' (ANDES_DEBUG=1 shows where)"),
+    ],
+)
+def test_reports_are_one_line(capsys, error, code, line):
+    assert report(error, ["andes-jax"]) == code
+    assert capsys.readouterr().err == line + "\n"
+
+
+def test_types_and_bounds_are_shown_in_words():
+    fields = EngineSettings.model_fields
+    assert type_words(fields["kv_pool_bytes"]) == "SIZE" and type_words(fields["page_tokens"]) == "INTEGER"
+    assert type_words(SchedulingSettings.model_fields["policy"]) == "three_tier|fcfs"
+    assert type_words(ServerSettings.model_fields["port"]) == "INTEGER"
+    assert bounds_words(fields["max_sequences"]) == "1 … 1024" and bounds_words(fields["kv_pool_bytes"]) == "at least 1"
+    assert bounds_words(SchedulingSettings.model_fields["tier_lift"]) == "above 0 … 86400"
+    assert bounds_words(fields["warmup"]) == ""
+
+
+class FakeEngine:
+    """Sends texts one by one from a thread of its own, until it is told to stop."""
+
+    def __init__(self, texts: list[str], finish: FinishReason = FinishReason.STOP) -> None:
+        self.texts, self.finish = texts, finish
+        self.cancelled = threading.Event()
+
+    def submit(self, request, sink):
+        def send():
+            for text in self.texts:
+                sink([TokenEvent(request.id, 0.0, text=text)])
+            if self.finish is FinishReason.CANCELLED:
+                self.cancelled.wait(20)
+            sink([TokenEvent(request.id, 0.0, text="!", finish=self.finish)])
+
+        threading.Thread(target=send).start()
+
+    def cancel(self, request_id):
+        self.cancelled.set()
+
+
+REQUEST = Request(id="generate", prompt_ids=(1,), sampling=SamplingParams(max_tokens=3))
+
+
+def test_a_reply_is_written_as_it_comes():
+    written: list[str] = []
+    last = stream_reply(FakeEngine(["a", "", "b"]), REQUEST, written.append)
+    assert (written, last.finish) == (["a", "", "b", "!"], FinishReason.STOP)
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, BrokenPipeError])
+def test_an_interrupted_reply_is_cancelled_and_waited_for(interruption):
+    engine, written = FakeEngine(["a", "b"], FinishReason.CANCELLED), []
+
+    def write(text):
+        written.append(text)
+        raise interruption
+
+    with pytest.raises(interruption):
+        stream_reply(engine, REQUEST, write)
+    assert engine.cancelled.is_set() and written == ["a"]
