@@ -107,7 +107,7 @@ def main() -> None:
         logits, sharpness = run(model, ids)
         model.save_pretrained(folder, safe_serialization=True)
         (folder / "generation_config.json").unlink(missing_ok=True)
-        np.savez_compressed(folder / "golden.npz", ids=ids.astype(np.int32), logits=logits)
+        np.savez_compressed(folder / "golden.npz", ids=ids.astype(np.int32), logits=logits, **frequencies(model))
         moves = [movement(model, family, settings, change, ids, logits) for change in changes]
         print(f"{name:14} logits std {logits.std():.2f}, mean largest attention weight {sharpness:.2f}, moves {moves}")
         error = float(np.abs(run(model.double(), ids)[0] - logits).max())
@@ -150,6 +150,14 @@ def run(model: torch.nn.Module, ids: np.ndarray) -> tuple[np.ndarray, float]:
     result = model(input_ids=torch.from_numpy(ids)[None], output_attentions=True)
     late = torch.stack([weights[0, :, TOKENS // 2 :].amax(-1).mean() for weights in result.attentions])
     return result.logits[0].float().numpy(), float(late.mean())
+
+
+def frequencies(model: torch.nn.Module) -> dict[str, np.ndarray]:
+    """The RoPE tables, as rope (and local_rope for Gemma 3), float32 [head_dim / 2]."""
+    rotary = model.model.rotary_emb
+    if not hasattr(rotary, "full_attention_inv_freq"):
+        return {"rope": rotary.inv_freq.numpy(), "attention_factor": np.float64(rotary.attention_scaling)}
+    return {"rope": rotary.full_attention_inv_freq.numpy(), "local_rope": rotary.sliding_attention_inv_freq.numpy()}
 
 
 def movement(model, family: str, settings: dict, change: dict, ids: np.ndarray, logits: np.ndarray) -> float:
