@@ -1,0 +1,80 @@
+"""A plan in the making: slices appended as tokens are found for them."""
+
+from __future__ import annotations
+
+from andes_jax.scheduling.plan import Admission, Slice
+from andes_jax.scheduling.sequence import Sequence
+
+
+class Draft:
+    """A plan in the making."""
+
+    __slots__ = ("admissions", "prefilled", "sequences", "slices")
+
+    def __init__(self) -> None:
+        self.slices: list[Slice] = []
+        self.sequences: list[Sequence] = []  # aligned with slices
+        self.admissions: list[Admission] = []
+        self.prefilled: list[Sequence] = []  # whose slices are not plain decodes
+
+    def decode(self, running: list[Sequence]) -> list[Sequence]:
+        """A slice of one token for each sequence that only lacks its last; returns those that lack more."""
+        slices = self.slices
+        sequences = self.sequences
+        behind: list[Sequence] = []
+        for sequence in running:
+            first = sequence.computed
+            known = sequence.known
+            if first + 1 != known or known == sequence.prompt_length:
+                if first < known and first < sequence.goal:
+                    behind.append(sequence)
+                continue
+            if first >= sequence.capacity or first >= sequence.goal:
+                continue
+            ids = sequence.token_ids
+            slices.append(
+                Slice(
+                    sequence.slot,  # type: ignore[arg-type]  # running sequences have one
+                    first,
+                    1,
+                    None if first >= len(ids) else (ids[first],),
+                    sequence.table,
+                    True,
+                    known - sequence.prompt_length,
+                )
+            )
+            sequence.computed = known
+            sequence.known = known + 1
+            sequence.in_flight += 1
+            sequences.append(sequence)
+        return behind
+
+    def prefill(self, sequence: Sequence, limit: int) -> int:
+        """A slice of known tokens, `limit` at most; returns how many. It draws when it reaches the last known one."""
+        assert sequence.slot is not None
+        first = sequence.computed
+        count = min(limit, sequence.known - first)
+        end = first + count
+        ids = sequence.token_ids
+        sample = end == sequence.known and end < sequence.max_known
+        scores = None
+        if not sequence.scored and first < sequence.prompt_length:
+            scores = tuple(ids[first + 1 : min(end + 1, sequence.prompt_length)])
+        self.slices.append(
+            Slice(
+                sequence.slot,
+                first,
+                count,
+                tuple(ids[first:end]),
+                sequence.table,
+                sample,
+                sequence.known - sequence.prompt_length,
+                scores,
+            )
+        )
+        self.sequences.append(sequence)
+        self.prefilled.append(sequence)
+        sequence.computed = end
+        sequence.known += sample
+        sequence.in_flight += 1
+        return count

@@ -1,0 +1,29 @@
+"""Bounds the scheduler keeps, fixed for the life of an engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLimits:
+    """Raises ValueError for bounds that could not work together."""
+
+    max_sequences: int  # slots: sequences running at once
+    max_model_len: int  # tokens of prompt and output of one sequence
+    step_tokens: int  # tokens computed in one step at most
+    prefill_chunk: int  # tokens of one slice at most
+    page_tokens: int  # positions of one page
+    max_preempt: int = 3  # times a request loses its pages or slot to others
+
+    def __post_init__(self) -> None:
+        for name in ("max_sequences", "max_model_len", "prefill_chunk", "page_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.step_tokens < self.max_sequences:
+            raise ValueError(
+                f"step_tokens ({self.step_tokens}) must be at least max_sequences ({self.max_sequences}), "
+                "so that every running sequence gets its token in every step"
+            )
+        if self.max_preempt < 0:
+            raise ValueError(f"max_preempt must be at least 0, got {self.max_preempt}")

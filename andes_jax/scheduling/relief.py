@@ -1,0 +1,65 @@
+"""Who gives up pages when running sequences need more than there are."""
+
+from __future__ import annotations
+
+from andes_jax.scheduling.paging import Paging
+from andes_jax.scheduling.policies.base import Policy
+from andes_jax.scheduling.priority import columns_of
+from andes_jax.scheduling.roster import Roster
+from andes_jax.scheduling.sequence import Sequence, State
+
+
+class Relief:
+    """Serves needy sequences best rank first. One that gets nothing stays in place and skips the step.
+
+    No sequence can be stuck for ever: the best ranked of all may take from every other, apart from those that
+    already hold all pages they will ever need or have just come back, and these advance.
+    """
+
+    def __init__(self, roster: Roster, paging: Paging, policy: Policy) -> None:
+        self._roster = roster
+        self._paging = paging
+        self._policy = policy
+
+    def serve(self, needy: list[Sequence], now: float) -> None:
+        """Grow each of `needy` where possible, preempting running sequences that rank below it."""
+        if len(needy) <= self._paging.pool.available:
+            needy = [sequence for sequence in needy if not self._paging.grow(sequence)]
+            if not needy:
+                return
+        ranked = self._ranked(now)
+        wanting = set(needy)
+        promised = 0  # pages on their way to a needy sequence
+        coming = self._roster.leaving_pages()
+        for sequence in [ranked_one for ranked_one in ranked if ranked_one in wanting]:
+            if sequence.state is not State.RUNNING or self._paging.grow(sequence):
+                continue
+            if promised >= coming:
+                victim = self._victim(sequence, ranked)
+                if victim is None:
+                    continue
+                self._roster.preempt(victim, sequence, now)
+                if self._paging.grow(sequence):
+                    continue
+                coming = self._roster.leaving_pages()
+            promised += 1
+
+    def force(self, now: float) -> bool:
+        """Nothing advances and nothing is in flight: the worst ranked gives way to the best, whatever the policy."""
+        ranked = self._ranked(now)
+        if len(ranked) < 2:
+            return False
+        self._roster.preempt(ranked[-1], ranked[0], now)
+        return True
+
+    def _ranked(self, now: float) -> list[Sequence]:
+        running = self._roster.running
+        return [running[index] for index in self._policy.order(columns_of(running, now), now).tolist()]
+
+    def _victim(self, needy: Sequence, ranked: list[Sequence]) -> Sequence | None:
+        for victim in reversed(ranked):
+            if victim is needy:
+                return None
+            if self._roster.preemptable(victim, needy) and self._policy.takes_pages(needy, victim):
+                return victim
+        return None
