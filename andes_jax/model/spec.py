@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -52,6 +53,11 @@ class ModelSpec:
     def window_of(self, layer: int) -> int | None:
         """How many tokens a query of this layer sees, itself included; None for all."""
         return self.sliding_window if self.is_windowed(layer) else None
+
+    @property
+    def parameters(self) -> int:
+        """Weights in all, a tied output projection counted once."""
+        return sum(math.prod(shape) for shape in expected_shapes(self).values())
 
     def is_windowed(self, layer: int) -> bool:
         """Whether the sliding window applies to this layer."""

@@ -1,0 +1,179 @@
+"""From settings to an engine: the one place where all parts meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax.numpy as jnp
+
+from andes_jax.byte_size import format_byte_size
+from andes_jax.clock import WallClock
+from andes_jax.config import Config
+from andes_jax.engine import Engine
+from andes_jax.memory.pool import PagePool
+from andes_jax.memory.prefix import PrefixCache
+from andes_jax.model.attention import default_implementation
+from andes_jax.model.checkpoints import Checkpoint, open_checkpoint
+from andes_jax.model.decoder import abstract_decoder, fill
+from andes_jax.model.spec import ModelSpec
+from andes_jax.runtime.compile_watch import CompileCounter, keep_compiled
+from andes_jax.runtime.device import Device, current_device
+from andes_jax.runtime.runner import DeviceRunner, RunnerSizes
+from andes_jax.runtime.shapes import Ladder
+from andes_jax.scheduling.limits import SchedulerLimits
+from andes_jax.scheduling.policies import create_policy
+from andes_jax.scheduling.priority import Weights
+from andes_jax.scheduling.scheduler import Scheduler
+from andes_jax.text.chat import ChatTemplate
+from andes_jax.text.tokenizer import Tokenizer
+
+DEFAULT_MODEL_LEN = 8192  # where the model could do more and nobody asked for it
+EMBEDDED_NAME = "SmolLM2-135M-Instruct"
+
+Progress = Callable[[str], None]
+
+
+class BuildError(Exception):
+    """Settings that do not fit the model or the device: one line with the numbers and what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How a model is laid out on a device under some settings; nothing is allocated for it yet."""
+
+    spec: ModelSpec
+    device: Device
+    dtype: jnp.dtype
+    limits: SchedulerLimits
+    sizes: RunnerSizes
+    weight_bytes: int
+    pool_bytes: int
+
+    @property
+    def pool_tokens(self) -> int:
+        """Tokens whose keys and values fit the pool."""
+        return (self.sizes.pages - 1) * self.sizes.page_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltEngine:
+    """A started engine and what its front ends need."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+    chat_template: ChatTemplate | None
+    model_id: str
+    description: str  # one line for people
+    compiles_after_ready: Callable[[], int]
+
+
+def fit(config: Config, spec: ModelSpec, device: Device) -> Fit:
+    """Decide sizes. Raises BuildError where not even one sequence of the wanted length would fit the pool."""
+    dtype = device.dtype(config.model.dtype)
+    max_model_len = config.model.max_model_len or min(spec.max_position, DEFAULT_MODEL_LEN)
+    if max_model_len > spec.max_position:
+        raise BuildError(
+            f"model.max_model_len is {max_model_len}, but this model was made for {spec.max_position} tokens"
+        )
+    page_tokens = config.engine.page_tokens or device.page_tokens
+    page_bytes = 2 * spec.layers * spec.kv_heads * spec.head_dim * page_tokens * dtype.itemsize
+    table_width = -(-max_model_len // page_tokens)
+    pages = _pool_pages(config, device, page_bytes, table_width)
+    limits = SchedulerLimits(
+        max_sequences=config.engine.max_sequences,
+        max_model_len=max_model_len,
+        step_tokens=config.engine.step_tokens,
+        prefill_chunk=min(config.engine.prefill_chunk, config.engine.step_tokens),
+        page_tokens=page_tokens,
+        max_preempt=config.scheduling.max_preempt,
+    )
+    ladder = Ladder.for_limits(limits.max_sequences, limits.prefill_chunk, lone_row=dtype == jnp.float32)
+    sizes = RunnerSizes(
+        max_sequences=limits.max_sequences,
+        pages=pages,
+        page_tokens=page_tokens,
+        table_width=table_width,
+        ladder=ladder,
+        implementation=default_implementation(device.platform),
+        kv_dtype=dtype,
+    )
+    return Fit(spec, device, dtype, limits, sizes, spec.parameters * dtype.itemsize, pages * page_bytes)
+
+
+def build_engine(config: Config, *, progress: Progress | None = None) -> BuiltEngine:
+    """Load the model, compile what it needs, and start an engine.
+
+    `progress` is told in words what is being done. Raises CheckpointError, BuildError, or ValueError for a policy that
+    does not exist.
+    """
+    say = progress or (lambda _: None)
+    keep_compiled(config.engine.compile_cache_dir)
+    compiles = CompileCounter()
+    checkpoint = open_checkpoint(config.model.source)
+    tokenizer = checkpoint.tokenizer()
+    chosen = fit(config, checkpoint.spec, current_device())
+    say(f"loading {checkpoint.source}")
+    decoder = fill(
+        abstract_decoder(chosen.spec, chosen.dtype, chosen.sizes.implementation), checkpoint.arrays(chosen.dtype)
+    )
+    runner = DeviceRunner(decoder, chosen.sizes)
+    if config.engine.warmup:
+        runner.warm(lambda name, done, total: say(f"compiling {name} ({done} of {total})"))
+    engine = Engine(
+        _scheduler(config, chosen), runner, tokenizer.table, WallClock(), max_waiting=config.engine.max_waiting
+    )
+    compiles.mark_ready()
+    engine.start()
+    return BuiltEngine(
+        engine=engine,
+        tokenizer=tokenizer,
+        chat_template=checkpoint.chat_template(),
+        model_id=_model_id(config, checkpoint),
+        description=describe(chosen, config.scheduling.policy),
+        compiles_after_ready=compiles.after_ready,
+    )
+
+
+def describe(chosen: Fit, policy: str) -> str:
+    """One line: dtype, device, and how much fits."""
+    return (
+        f"{chosen.dtype.name} on {chosen.device.kind}, {chosen.limits.max_sequences} sequences, "
+        f"{chosen.limits.max_model_len} tokens each at most, {chosen.pool_tokens} tokens of cache "
+        f"({format_byte_size(chosen.pool_bytes)}), policy {policy}"
+    )
+
+
+def _pool_pages(config: Config, device: Device, page_bytes: int, table_width: int) -> int:
+    """Pages of the pool with page 0, which is scratch."""
+    wanted = config.engine.max_sequences * table_width + 1
+    given = config.engine.kv_pool_bytes
+    pages = given // page_bytes if given is not None else min(wanted, device.pool_budget() // page_bytes)
+    if pages < 2:
+        size = format_byte_size(given if given is not None else device.pool_budget())
+        raise BuildError(
+            f"a key-value cache of {size} holds no page of {format_byte_size(page_bytes)}; raise engine.kv_pool_bytes"
+        )
+    return pages
+
+
+def _scheduler(config: Config, chosen: Fit) -> Scheduler:
+    settings = config.scheduling
+    weights = Weights(
+        alpha=settings.alpha,
+        beta=settings.beta,
+        gamma=settings.gamma,
+        allowed_wait_s=(settings.realtime_wait, settings.streaming_wait, settings.batch_wait),
+        lift_s=settings.tier_lift,
+    )
+    prefix = PrefixCache(chosen.limits.page_tokens) if config.engine.prefix_cache else None
+    policy = create_policy(settings.policy, max_model_len=chosen.limits.max_model_len, weights=weights)
+    return Scheduler(policy, PagePool(chosen.sizes.pages, prefix), prefix, chosen.limits)
+
+
+def _model_id(config: Config, checkpoint: Checkpoint) -> str:
+    if config.model.source is None:
+        return EMBEDDED_NAME
+    path = Path(config.model.source)
+    return path.stem if path.suffix == ".gguf" else path.name

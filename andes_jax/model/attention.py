@@ -1,0 +1,63 @@
+"""Self-attention over pages. The only place that knows which implementation computes it."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from andes_jax.model.layers import Linear, RmsNorm, rotate
+from andes_jax.model.spec import ModelSpec
+from kernels_pallas.paged_attention import api as paged
+from kernels_pallas.paged_attention.api import AttentionOptions
+
+
+def default_implementation(platform: str) -> str:
+    """The implementation for a platform ("cpu", "cuda"). Raises ValueError where there is none yet."""
+    if platform == "cpu":
+        return "xla"
+    raise ValueError(f"no paged attention for {platform} yet; run on the CPU backend (JAX_PLATFORMS=cpu)")
+
+
+def pool_shape(implementation: str, spec: ModelSpec, pages: int, page_tokens: int) -> tuple[int, ...]:
+    """Shape of one layer's page pool, keys and values together."""
+    return paged.pool_shape(
+        implementation, pages=pages, page_tokens=page_tokens, kv_heads=spec.kv_heads, head_dim=spec.head_dim
+    )
+
+
+class Attention(nnx.Module):
+    """Projections, RoPE and attention of one layer."""
+
+    def __init__(self, spec: ModelSpec, layer: int, dtype: jnp.dtype, implementation: str) -> None:
+        query_size, key_size = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
+        self.q_proj = Linear(spec.hidden, query_size, bias=spec.attention_bias, dtype=dtype)
+        self.k_proj = Linear(spec.hidden, key_size, bias=spec.attention_bias, dtype=dtype)
+        self.v_proj = Linear(spec.hidden, key_size, bias=spec.attention_bias, dtype=dtype)
+        self.o_proj = Linear(query_size, spec.hidden, dtype=dtype)
+        self.q_norm = RmsNorm(spec.head_dim, spec.norm_eps) if spec.qk_norm else None
+        self.k_norm = RmsNorm(spec.head_dim, spec.norm_eps) if spec.qk_norm else None
+        self.head_dim = spec.head_dim
+        self.implementation = implementation
+        self.options = AttentionOptions(spec.attention_scale, spec.window_of(layer), spec.attention_softcap)
+
+    def __call__(
+        self,
+        x: jax.Array,  # [R, Q, hidden] float32
+        turn: tuple[jax.Array, jax.Array],  # cosine and sine of the layer's RoPE at the tokens' positions
+        pool: jax.Array,
+        table: jax.Array,  # [R, N] int32
+        first: jax.Array,  # [R] int32
+        count: jax.Array,  # [R] int32
+    ) -> tuple[jax.Array, jax.Array]:
+        """The attention output [R, Q, hidden] float32 and the pool with the new keys and values in it."""
+        queries, keys, values = (self._heads(part(x)) for part in (self.q_proj, self.k_proj, self.v_proj))
+        if self.q_norm is not None and self.k_norm is not None:
+            queries, keys = self.q_norm(queries), self.k_norm(keys)
+        queries, keys = rotate(queries, *turn), rotate(keys, *turn)
+        pool = paged.write(self.implementation, pool, keys, values, table, first, count)
+        mixed = paged.attend(self.implementation, queries, pool, table, first, count, self.options)
+        return self.o_proj(mixed.reshape(*x.shape[:2], -1)), pool
+
+    def _heads(self, x: jax.Array) -> jax.Array:
+        return x.reshape(*x.shape[:2], -1, self.head_dim)

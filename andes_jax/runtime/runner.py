@@ -1,0 +1,181 @@
+"""Runs plans on the device: the only place that sees both a plan and an array."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from andes_jax.events import TokenLogprobs
+from andes_jax.model.attention import pool_shape
+from andes_jax.model.decoder import Decoder
+from andes_jax.model.sampling import Scores
+from andes_jax.model.sampling_state import count_ids, load_rows, make_state, pack_ids, pack_rows
+from andes_jax.request import SamplingParams
+from andes_jax.runtime.pack import Dispatch, Packer
+from andes_jax.runtime.programs import Programs, StepOutput
+from andes_jax.runtime.shapes import Ladder, Shape
+from andes_jax.scheduling.plan import Admission, StepPlan, StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSizes:
+    """What is allocated and compiled, fixed for the life of a runner."""
+
+    max_sequences: int
+    pages: int  # of the pool, page 0 included
+    page_tokens: int
+    table_width: int  # pages of the longest sequence
+    ladder: Ladder
+    implementation: str  # of paged attention
+    kv_dtype: jnp.dtype
+
+
+class DeviceRunner:
+    """A `Runner` over a decoder. JAX runs what is dispatched in order and asynchronously."""
+
+    def __init__(self, decoder: Decoder, sizes: RunnerSizes) -> None:
+        self._spec = decoder.spec
+        self._sizes = sizes
+        self._programs = Programs(decoder, sizes.table_width)
+        self._in_flight: deque[tuple[StepPlan, list[tuple[Dispatch, StepOutput, Scores | None]], float]] = deque()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every step in flight and start with zeroed pages: zeros, since 0 * NaN is NaN."""
+        self._in_flight.clear()
+        self._pools: list[jax.Array] = []  # freed before the new ones are made
+        sizes = self._sizes
+        shape = pool_shape(sizes.implementation, self._spec, sizes.pages, sizes.page_tokens)
+        self._pools = [jnp.zeros(shape, sizes.kv_dtype) for _ in range(self._spec.layers)]
+        self._state = make_state(sizes.max_sequences, self._spec.vocab)
+        self._packer = Packer(sizes.ladder, sizes.max_sequences, sizes.table_width)
+        self._top_logprobs: list[int | None] = [None] * sizes.max_sequences
+
+    def warm(self, progress: Callable[[str, int, int], None] | None = None) -> None:
+        """Compile and run every program once. `progress` is told a name, how many are done, and how many there are."""
+        ladder = self._sizes.ladder
+        steps = [
+            (f"{shape.rows} x {shape.queries} tokens", lambda shape=shape: self._warm_shape(shape))
+            for shape in ladder.shapes
+        ]
+        steps.append(("sampling rows", self._warm_rows))
+        for done, (name, warm) in enumerate(steps):
+            if progress is not None:
+                progress(name, done, len(steps))
+            warm()
+        if progress is not None:
+            progress("done", len(steps), len(steps))
+
+    def dispatch(self, plan: StepPlan) -> None:
+        """See `Runner.dispatch`."""
+        started_s = time.perf_counter()
+        if plan.admissions:
+            self._admit(plan.admissions)
+        runs = []
+        for dispatch in self._packer.pack(plan):
+            output = self._run(dispatch)
+            scores = None
+            if dispatch.score_ids is not None:
+                scores = self._programs.score(self._programs.leaves, output.hidden, dispatch.score_ids)
+            # the pools and state inside are consumed by the next run: keep what is read later alone
+            runs.append((dispatch, output._replace(pools=[], state=None), scores))
+        self._in_flight.append((plan, runs, started_s))
+
+    def collect(self) -> StepResult:
+        """See `Runner.collect`. Raises IndexError when nothing is in flight."""
+        plan, runs, started_s = self._in_flight.popleft()
+        token_ids = np.zeros(len(plan.slices), np.int32)
+        finite = np.ones(len(plan.slices), bool)
+        logprobs: dict[int, TokenLogprobs] = {}
+        scored: dict[int, list[TokenLogprobs]] = {}
+        for dispatch, output, scores in runs:
+            if dispatch.slices:
+                self._read(plan, dispatch, output, token_ids, finite, logprobs)
+            if scores is not None:
+                self._read_scores(plan, dispatch, scores, scored)
+        return StepResult(plan.number, token_ids, finite, logprobs, scored, time.perf_counter() - started_s)
+
+    def _run(self, dispatch: Dispatch) -> StepOutput:
+        output = self._programs.step(self._programs.leaves, self._pools, self._state, dispatch.rows)
+        self._pools, self._state = output.pools, output.state
+        return output
+
+    def _read(
+        self,
+        plan: StepPlan,
+        dispatch: Dispatch,
+        output: StepOutput,
+        token_ids: np.ndarray,
+        finite: np.ndarray,
+        logprobs: dict[int, TokenLogprobs],
+    ) -> None:
+        picked = np.asarray(output.picked)
+        indices = list(dispatch.slices)
+        token_ids[indices] = picked[: len(indices), 0]
+        finite[indices] = picked[: len(indices), 1] != 0
+        wanted = [
+            (row, index, top)
+            for row, index in enumerate(indices)
+            if plan.slices[index].sample and (top := self._top_logprobs[plan.slices[index].slot]) is not None
+        ]
+        if wanted:
+            scores = jax.device_get(output.scores)
+            for row, index, top in wanted:
+                logprobs[index] = _logprobs_at(scores, row, int(picked[row, 0]), top)
+
+    def _read_scores(
+        self, plan: StepPlan, dispatch: Dispatch, scores: Scores, scored: dict[int, list[TokenLogprobs]]
+    ) -> None:
+        assert dispatch.score_ids is not None
+        index = dispatch.source
+        top = self._top_logprobs[plan.slices[index].slot] or 0
+        values = jax.device_get(scores)
+        scored.setdefault(index, []).extend(
+            _logprobs_at(values, row, int(dispatch.score_ids[row]), top) for row in range(dispatch.scored)
+        )
+
+    def _admit(self, admissions: Sequence[Admission]) -> None:
+        rows: list[tuple[int, SamplingParams]] = []
+        for admission in admissions:
+            rows.append((admission.slot, admission.sampling))
+            self._top_logprobs[admission.slot] = admission.sampling.top_logprobs
+        for packed in pack_rows(rows, self._sizes.max_sequences, self._spec.vocab):
+            self._state = load_rows(self._state, packed)
+        for admission in admissions:
+            if admission.sampling.penalised:
+                self._count(admission.slot, admission.prompt_ids, output=False)
+                self._count(admission.slot, admission.output_ids, output=True)
+
+    def _count(self, slot: int, ids: Sequence[int], *, output: bool) -> None:
+        for packed in pack_ids(slot, ids, output=output, vocab=self._spec.vocab):
+            self._state = count_ids(self._state, packed)
+
+    def _warm_shape(self, shape: Shape) -> None:
+        dispatch = self._packer.padding(shape)
+        output = self._run(dispatch)
+        if shape.queries > 1:
+            token_ids = np.zeros(shape.rows * shape.queries, np.int32)
+            jax.block_until_ready(self._programs.score(self._programs.leaves, output.hidden, token_ids))
+        jax.block_until_ready(output.picked)
+
+    def _warm_rows(self) -> None:
+        spare = self._sizes.max_sequences
+        for packed in pack_rows([(spare, SamplingParams(max_tokens=1))], spare, self._spec.vocab):
+            self._state = load_rows(self._state, packed)
+        self._count(spare, (0,), output=False)
+        jax.block_until_ready(self._state)
+
+
+def _logprobs_at(scores: Scores, row: int, token_id: int, top: int) -> TokenLogprobs:
+    return TokenLogprobs(
+        token_id,
+        float(scores.logprob[row]),
+        tuple(scores.top_ids[row, :top].tolist()),
+        tuple(scores.top_logprobs[row, :top].tolist()),
+    )

@@ -1,0 +1,1 @@
+"""Paged-attention operations: one interface, a reference, and implementations chosen by name."""
