@@ -86,9 +86,19 @@ async def _serve_until_signal(
     context: ServerContext, bound: BoundServer, announce: Callable[[tuple[str, ...]], None]
 ) -> int:
     serving = Serving(context, bound, announce)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_on_loop_fault)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, serving.on_signal, number)
+        loop.add_signal_handler(number, serving.on_signal, number)
     return await serving.run()
+
+
+def _on_loop_fault(loop: asyncio.AbstractEventLoop, fault: dict[str, Any]) -> None:
+    error = fault.get("exception")
+    if isinstance(error, OSError):  # a peer that leaves in the middle of a TLS handshake, for one
+        logger.debug("a connection failed: %s", type(error).__name__)
+    else:
+        loop.default_exception_handler(fault)
 
 
 class Serving:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from asyncio import StreamWriter
 
 from hypercorn.config import Config
-
-if TYPE_CHECKING:
-    from server.hypercorn_repairs.tcp_server import FairTCPServer
 
 
 class RepairedConfig(Config):
@@ -18,9 +15,9 @@ class RepairedConfig(Config):
 
     def __init__(self) -> None:
         super().__init__()
-        self.connections: set[FairTCPServer] = set()
+        self.connections: set[StreamWriter] = set()
 
     def abort_connections(self) -> None:
         """Cut every open connection without a farewell."""
         for connection in list(self.connections):
-            connection.writer.transport.abort()
+            connection.transport.abort()

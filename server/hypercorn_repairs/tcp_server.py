@@ -23,7 +23,7 @@ class FairTCPServer(TCPServer):
 
     async def run(self) -> None:
         self._tune_socket()
-        self.config.connections.add(self)
+        self.config.connections.add(self.writer)
         try:
             await super().run()
         except* Exception as group:
@@ -31,7 +31,7 @@ class FairTCPServer(TCPServer):
             names = ", ".join(sorted({type(error).__name__ for error in group.exceptions}))
             await self.config.log.error(f"connection ended by {names}")
         finally:
-            self.config.connections.discard(self)
+            self.config.connections.discard(self.writer)
 
     def _tune_socket(self) -> None:
         peer = self.writer.get_extra_info("socket")

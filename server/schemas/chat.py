@@ -111,7 +111,7 @@ class ChatBody(GenerationBody):
 
     @field_validator("messages", mode="before")
     @classmethod
-    def _as_tuple(cls, value: Any) -> Any:
+    def _list_of_messages(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
     @field_validator("response_format", mode="before")

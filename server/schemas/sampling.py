@@ -67,7 +67,7 @@ class GenerationBody(Body):
 
     @field_validator("stop_token_ids", mode="before")
     @classmethod
-    def _as_tuple(cls, value: Any) -> Any:
+    def _stop_ids(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
     @field_validator("logit_bias", mode="before")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import orjson
+
 from andes_jax.text.chat import ChatTemplate
 from andes_jax.text.token_table import TokenTable
 from server.context import ServerContext, ServerSettings
@@ -55,3 +57,28 @@ def mk_context(
         settings=ServerSettings(**settings),
         created_s=1_700_000_000,
     )
+
+
+def chat(content: str = "hi", **parameters: Any) -> dict[str, Any]:
+    """The body of a chat call."""
+    return {"model": MODEL, "messages": [{"role": "user", "content": content}], **parameters}
+
+
+def completion(prompt: Any = "hi", **parameters: Any) -> dict[str, Any]:
+    """The body of a completions call."""
+    return {"model": MODEL, "prompt": prompt, **parameters}
+
+
+def events_of(stream: bytes) -> list[Any]:
+    """The events of a whole stream, parsed; asserts that it is one, ended by [DONE]."""
+    blocks = [block for block in stream.split(b"\n\n") if block and not block.startswith(b":")]
+    assert all(block.startswith(b"data: ") for block in blocks), stream
+    assert blocks[-1] == b"data: [DONE]", stream[-200:]
+    assert stream.endswith(b"\n\n")
+    return [orjson.loads(block[6:]) for block in blocks[:-1]]
+
+
+def chat_text(events: list[Any], index: int = 0) -> str:
+    """The concatenated deltas of one choice."""
+    choices = [choice for event in events for choice in event["choices"] if choice["index"] == index]
+    return "".join(choice["delta"].get("content", "") for choice in choices)
