@@ -76,7 +76,11 @@ def _to_json(
 
 
 class ChatTemplate:
-    """One model's chat template. Compiled once; rendering changes nothing, so threads may share it."""
+    """One model's chat template. Compiled once; rendering changes nothing, so threads may share it.
+
+    It is trusted as far as the model's file is: it cannot reach outside its sandbox, and its output is bounded, but not
+    its time.
+    """
 
     def __init__(
         self,

@@ -118,8 +118,14 @@ def _strips_space(step: Mapping[str, Any]) -> bool:
 
 def _added_around(backend: Backend) -> tuple[list[int], list[int]]:
     """Ids that the file's post-processor puts before and after a text."""
-    plain = backend.encode("a", add_special_tokens=False).ids
-    whole = backend.encode("a", add_special_tokens=True).ids
+    special = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
+    for text in ("a", *backend.get_vocab(with_added_tokens=False)):
+        plain = backend.encode(text, add_special_tokens=False).ids
+        if plain and special.isdisjoint(plain):
+            break
+    else:
+        return [], []
+    whole = backend.encode(text, add_special_tokens=True).ids
     extra = len(whole) - len(plain)
     at = next((start for start in range(extra + 1) if whole[start : start + len(plain)] == plain), 0)
     return whole[:at], whole[at + len(plain) :]

@@ -44,12 +44,14 @@ class Tokenizer:
         """
         backend = self._trusting if parse_special else self._wary
         try:
-            encoding = backend.encode(text, add_special_tokens=False)
-        except UnicodeEncodeError as error:
-            raise ValueError(f"the text is not Unicode: a lone surrogate at character {error.start}") from error
+            # Without offsets, which nobody needs here; frees the interpreter for other threads meanwhile.
+            (encoding,) = backend.encode_batch_fast([text], add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError):
+            _check_unicode(text)
+            raise
         ids: list[int] = encoding.ids
         if not parse_special and not self._controls.isdisjoint(ids):
-            ids = self._spelt_out(text, encoding)
+            ids = self._spelt_out(text)
         return self._prefix + ids + self._suffix if add_special else ids
 
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
@@ -60,8 +62,9 @@ class Tokenizer:
         """Text of one token, also of a special one; empty for None. What chat templates call bos_token."""
         return "" if token_id is None else self.table.bytes_of(token_id).decode("utf-8", "replace")
 
-    def _spelt_out(self, text: str, encoding: tokenizers.Encoding) -> list[int]:
+    def _spelt_out(self, text: str) -> list[int]:
         """The ids, with control tokens that the model itself made of plain text replaced by their characters' ids."""
+        encoding = self._wary.encode(text, add_special_tokens=False)
         ids: list[int] = []
         for token_id, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
             if token_id not in self._controls:
@@ -74,6 +77,13 @@ class Tokenizer:
                 raise ValueError(f"the text holds {text[start:end]!r}, which this model has only as a control token")
             ids.extend(spelt)
         return ids
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the text is not Unicode: a lone surrogate at character {error.start}") from error
 
 
 def _without_control_tokens(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
