@@ -19,6 +19,7 @@ from server.schemas.sampling import GenerationBody
 TOKENIZER_THREADS = 2
 READER = QoeTarget(first_token_s=1.0, tokens_per_s=5.0)  # what somebody who reads along expects
 SEED_BITS = 63
+ENCODED_BYTES = 1024 * 1024  # texts up to this size are always encoded, so that the error has the exact number
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +109,10 @@ class Admission:
             raise ApiError(f"Invalid value for '{param}': {error}.", code="invalid_value", param=param) from None
 
     def _check_bytes(self, text: str, param: str) -> None:
-        """Refuse without encoding what cannot fit the context, however few tokens it had."""
-        at_least = -(-len(text.encode()) // self._token_bytes)
-        if at_least > self._context.engine.limits.max_model_len:
+        """Refuse a large text without encoding it where it cannot fit the context, however few tokens it had."""
+        size = len(text.encode())
+        at_least = -(-size // self._token_bytes)
+        if size > ENCODED_BYTES and at_least > self._context.engine.limits.max_model_len:
             raise self._too_long(f"at least {at_least}", param)
 
     def _chat_prompt(self, body: ChatBody) -> Prompt:
