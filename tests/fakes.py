@@ -8,8 +8,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from andes_jax.events import TokenEvent, TokenLogprobs
+from andes_jax.memory.pool import PagePool
+from andes_jax.memory.prefix import PrefixCache
 from andes_jax.request import FinishReason, Request, SamplingParams, Tier
+from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.plan import Slice, StepPlan, StepResult
+from andes_jax.scheduling.policies import create_policy
+from andes_jax.scheduling.scheduler import Advance, Scheduler
 from andes_jax.text.token_table import TokenTable
 
 VOCABULARY = 97
@@ -46,9 +51,7 @@ def make_request(
     id: str, prompt: Sequence[int], max_tokens: int, *, tier: Tier = Tier.STREAMING, arrived_s: float = 0.0,
     stop: tuple[str, ...] = (), **sampling,
 ) -> Request:  # fmt: skip
-    return Request(
-        id, tuple(prompt), SamplingParams(max_tokens, **sampling), tier=tier, arrived_s=arrived_s, stop=stop
-    )
+    return Request(id, tuple(prompt), SamplingParams(max_tokens, **sampling), tier=tier, arrived_s=arrived_s, stop=stop)
 
 
 class _Slot:
@@ -133,7 +136,9 @@ class FakeRunner:
             return []
         ids = part.token_ids if part.token_ids is not None else (slot.ids[-1],)
         if part.token_ids is None and part.first != len(slot.ids) - 1:
-            self.violations.append(f"slot {part.slot} feeds back a token at {part.first}, drawn for {len(slot.ids) - 1}")
+            self.violations.append(
+                f"slot {part.slot} feeds back a token at {part.first}, drawn for {len(slot.ids) - 1}"
+            )
         if list(ids) != slot.ids[part.first : part.first + part.count]:
             self.violations.append(f"slot {part.slot} is given other tokens than its own at {part.first}")
         for offset, token in enumerate(ids):
@@ -193,3 +198,61 @@ class Inbox:
 
     def finishes(self, request_id: str) -> list[FinishReason]:
         return [event.finish for event in self.events.get(request_id, []) if event.finish is not None]
+
+
+class Rig:
+    """A scheduler over a fake runner, driven step by step, one step ahead like the engine."""
+
+    def __init__(
+        self, *, policy: str = "fcfs", pages: int = 64, page_tokens: int = 4, slots: int = 4, step_tokens: int = 32,
+        prefill_chunk: int = 16, max_model_len: int = 64, max_preempt: int = 3, prefix: bool = True,
+    ) -> None:  # fmt: skip
+        cache = PrefixCache(page_tokens) if prefix else None
+        self.pool = PagePool(pages, cache)
+        self.limits = SchedulerLimits(slots, max_model_len, step_tokens, prefill_chunk, page_tokens, max_preempt)
+        self.scheduler = Scheduler(create_policy(policy, max_model_len=max_model_len), self.pool, cache, self.limits)
+        self.runner = FakeRunner(pages, page_tokens, slots)
+        self.now = 0.0
+        self.in_flight = 0
+        self.got: dict[str, list[int]] = {}
+        self.advances: dict[str, list[Advance]] = {}
+
+    def add(self, *requests: Request) -> None:
+        for request in requests:
+            self.scheduler.add(request)
+
+    def plan(self) -> StepPlan:
+        plan = self.scheduler.plan(self.now)
+        if plan.slices:
+            self.runner.dispatch(plan)
+            self.in_flight += 1
+        return plan
+
+    def commit(self) -> list[Advance]:
+        self.in_flight -= 1
+        advances = self.scheduler.commit(self.runner.collect(), self.now)
+        for advance in advances:
+            self.got.setdefault(advance.sequence.id, []).extend(advance.token_ids)
+            self.advances.setdefault(advance.sequence.id, []).append(advance)
+        return advances
+
+    def step(self) -> StepPlan:
+        """Plan one step ahead, and take in the one before."""
+        plan = self.plan()
+        if self.in_flight == 2 or (self.in_flight and not plan.slices):
+            self.commit()
+        return plan
+
+    def run(self, steps: int = 1000) -> None:
+        """Until nothing is left to do."""
+        for _ in range(steps):
+            if not self.scheduler.has_work:
+                break
+            self.step()
+        assert not self.scheduler.has_work, "does not come to an end"
+        assert self.runner.violations == []
+        self.pool.check()
+        assert self.pool.live == 0
+
+    def running(self) -> list[str]:
+        return [sequence.id for sequence in self.scheduler.roster.running]

@@ -181,8 +181,7 @@ class Engine:
             plan = None
         else:
             plan = self._scheduler.plan(began)
-            if not plan.slices:
-                plan = None
+            plan = plan if plan.slices else None
         if plan is None and not self._in_flight:
             self._unstick()
             return

@@ -55,10 +55,13 @@ class BuddyAllocator:
         end = start + pages
         if start < 1 or pages < 1 or end > self.pages:
             raise ValueError(f"pages {start}..{end - 1} are not pages of a pool of {self.pages}")
-        if self._held.find(0, start, end) >= 0:
+        if 0 in self._held[start:end]:
             raise ValueError(f"double free: a page of {start}..{end - 1} is free already")
         self._held[start:end] = bytes(pages)
         self.free_pages += pages
+        if pages == 1:
+            self._merge(start, 0)
+            return
         while start < end:
             order = min((start & -start).bit_length(), (end - start).bit_length()) - 1
             self._merge(start, order)
