@@ -20,10 +20,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "andes_jax.byte_size": "tests/unit/test_config.py",
     "andes_jax.commands.options": "tests/unit/test_cli.py",
     "andes_jax.commands.failure": "tests/unit/test_cli.py",
-    "andes_jax.commands.serve": "tests/unit/test_cli.py",
     "andes_jax.commands.generate": "tests/unit/test_cli.py",
-    "andes_jax.commands.convert": "tests/unit/test_cli.py",
-    "andes_jax.commands.check": "tests/unit/test_cli.py",
 }
 
 # Written in pieces, or this file would hold what it looks for.

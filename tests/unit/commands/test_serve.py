@@ -1,0 +1,85 @@
+"""andes_jax.commands.serve: what the server is given of the settings and of the engine."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from andes_jax.commands.serve import server_context, server_settings
+from andes_jax.config import load_config
+from andes_jax.settings import ServerSettings as Settings
+
+OTHER = {
+    "host": "::1",
+    "port": 1,
+    "api_keys": "a,b",
+    "certfile": "c.pem",
+    "keyfile": "k.pem",
+    "insecure_port": 2,
+    "unix_socket": "s.sock",
+    "cors_origins": "*",
+    "shutdown_timeout": 3,
+    "body_timeout": 4,
+    "stall_timeout": 5,
+    "keep_alive": 6,
+    "max_body_bytes": 7000,
+    "max_pending_bytes": 8000,
+    "max_choices": 9,
+    "max_prompts": 10,
+    "default_max_tokens": 11,
+}
+NOT_THE_SERVERS = {"model_name", "log_level"}  # used by the command itself
+
+
+def settle(**server):
+    return load_config(environ={}, flags={f"server.{field}": value for field, value in server.items()})
+
+
+def test_every_setting_reaches_the_server():
+    assert set(OTHER) | NOT_THE_SERVERS == set(Settings.model_fields)
+    standard = server_settings(settle())
+    for field in OTHER.keys() - {"certfile", "keyfile"}:
+        assert server_settings(settle(**{field: OTHER[field]})) != standard, field
+    both = server_settings(settle(certfile="c.pem", keyfile="k.pem"))
+    assert replace(both, certfile=None, keyfile=None) == standard
+    assert (both.certfile, both.keyfile) == (Path("c.pem"), Path("k.pem"))
+
+
+def test_defaults_of_the_file_are_the_servers_own():
+    from server.context import ServerSettings
+
+    assert server_settings(settle()) == ServerSettings()
+
+
+def built(**changes):
+    parts = {"engine": None, "tokenizer": None, "chat_template": None, "model_id": "m", "description": "d"}
+    return SimpleNamespace(**parts | {"compiles_after_ready": lambda: 3} | changes)
+
+
+def test_the_context_names_the_model_and_what_changes_its_outputs():
+    context = server_context(settle(), built())
+    assert (context.model_id, context.compiles_after_ready()) == ("m", 3)
+    assert server_context(settle(model_name="mine"), built()).model_id == "mine"
+    assert context.fingerprint == server_context(settle(port=9), built()).fingerprint
+    assert context.fingerprint != server_context(settle(), built(description="bfloat16")).fingerprint
+
+
+def test_a_taken_port_is_told_before_the_model_is_loaded():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "andes_jax.cli", "serve", "absent.gguf", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and port in done.stderr and "in use" in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["certfile", "keyfile"])
+def test_half_a_certificate_is_refused(missing):
+    with pytest.raises(Exception, match="go together"):
+        settle(**{missing: "x.pem"})
