@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 OLDEST_INSTALLED := $(OLDEST)/.installed
 ARGS ?=
 
-.PHONY: help install serve test check lint test-jax-oldest bench wheel-test settings format clean
+.PHONY: help install serve test check lint test-jax-oldest bench wheel-test docs format clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -40,8 +40,8 @@ format: install  ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-settings: install  ## rewrite docs/settings.md from the configuration models
-	$(BIN)/python scripts/write_settings.py
+docs: install  ## rewrite docs/settings.md and the modules in WORKSPACE.md from the sources
+	$(BIN)/python scripts/write_docs.py
 
 test-jax-oldest: $(OLDEST_INSTALLED)  ## all tests on the oldest jax that is supported, in .venv-oldest
 	$(OLDEST)/bin/python -m pytest -q $(ARGS)

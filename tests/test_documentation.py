@@ -32,20 +32,27 @@ def uncommented(text: str) -> list[str]:
     return re.findall(r"^  (\w+):(?!.*#).*$", text, re.MULTILINE)
 
 
-def written_settings() -> str:
-    script = importlib.util.spec_from_file_location("write_settings", ROOT / "scripts" / "write_settings.py")
+@pytest.fixture(scope="module")
+def writer():
+    """scripts/write_docs.py"""
+    script = importlib.util.spec_from_file_location("write_docs", ROOT / "scripts" / "write_docs.py")
     assert script is not None and script.loader is not None
     module = importlib.util.module_from_spec(script)
     script.loader.exec_module(module)
-    return module.page()
+    return module
 
 
 def make_targets(text: str) -> set[str]:
     return set(re.findall(r"^([a-z][a-z-]*):", text, re.MULTILINE))
 
 
-def test_settings_page_is_what_the_code_says():
-    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == written_settings(), "run `make settings`"
+def test_settings_page_is_what_the_code_says(writer):
+    assert writer.SETTINGS.read_text(encoding="utf-8") == writer.settings_page(), "run `make docs`"
+
+
+def test_module_list_is_what_the_code_says(writer):
+    workspace = writer.WORKSPACE.read_text(encoding="utf-8")
+    assert workspace == writer.with_modules(workspace), "run `make docs`"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.name)

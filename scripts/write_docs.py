@@ -1,7 +1,9 @@
-"""Write docs/settings.md from the configuration models; a test compares the two."""
+"""Write what the code says of itself: docs/settings.md, and the modules in WORKSPACE.md. A test compares them."""
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import yaml
@@ -10,12 +12,29 @@ from andes_jax.commands.options import setting_rows
 from andes_jax.config import configs_folder, variants
 from andes_jax.settings import SECTIONS
 
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+ROOT = Path(__file__).resolve().parent.parent
+SETTINGS = ROOT / "docs" / "settings.md"
+WORKSPACE = ROOT / "WORKSPACE.md"
+MODULES = re.compile(r"(?<=<!-- modules: `make docs` writes them -->\n).*?(?=<!-- end of modules -->)", re.DOTALL)
+
+# Folders in the order of the layers, from the bottom up; a package's modules follow it.
+PARTS = (
+    "kernels_pallas",
+    "andes_jax",
+    "andes_jax/memory",
+    "andes_jax/scheduling",
+    "andes_jax/text",
+    "andes_jax/model",
+    "andes_jax/runtime",
+    "andes_jax/engine",
+    "server",
+    "andes_jax/commands",
+)
 
 HEAD = """\
 # Settings
 
-`make settings` writes this page from the code; edit andes_jax/settings.py and configs/default.yaml instead.
+`make docs` writes this page from the code; edit andes_jax/settings.py and configs/default.yaml instead.
 
 A value comes from the first of these that gives one:
 
@@ -35,7 +54,7 @@ def cell(text: object) -> str:
     return str(text).replace("|", "\\|")
 
 
-def page() -> str:
+def settings_page() -> str:
     """The whole of docs/settings.md."""
     defaults = yaml.safe_load((configs_folder() / "default.yaml").read_text(encoding="utf-8"))
     parts = [HEAD]
@@ -55,6 +74,28 @@ def page() -> str:
     return "".join(parts)
 
 
+def module_list() -> str:
+    """One line for each module: its path, and the first line of its docstring."""
+    lines = []
+    for part in PARTS:
+        whole = part in ("kernels_pallas", "server") or "/" in part
+        paths = sorted((ROOT / part).glob("**/*.py" if whole else "*.py"))
+        lines.append(f"\n**{part}/**\n\n")
+        for path in paths:
+            docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+            if docstring or path.name != "__init__.py":
+                lines.append(f"- `{path.relative_to(ROOT)}`: {(docstring or '').splitlines()[0]}\n")
+    return "".join([*lines, "\n"])
+
+
+def with_modules(workspace: str) -> str:
+    """The map with its list of modules as the sources have it now. Raises ValueError without a place for the list."""
+    if not MODULES.search(workspace):
+        raise ValueError("WORKSPACE.md has no place for its modules")
+    return MODULES.sub(lambda _: module_list(), workspace)
+
+
 if __name__ == "__main__":
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(page(), encoding="utf-8")
+    SETTINGS.parent.mkdir(exist_ok=True)
+    SETTINGS.write_text(settings_page(), encoding="utf-8")
+    WORKSPACE.write_text(with_modules(WORKSPACE.read_text(encoding="utf-8")), encoding="utf-8")
