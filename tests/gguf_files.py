@@ -58,7 +58,7 @@ def write_gguf(
     architecture = "llama" if spec.family == "mistral" else spec.family
     writer = GGUFWriter(path, architecture)
     for key, value in (_metadata(spec) | (_tokenizer(spec.vocab) if tokenizer else {}) | dict(keys or {})).items():
-        full = key if key.startswith(("tokenizer.", "general.")) else f"{architecture}.{key}"
+        full = key if key.startswith(("tokenizer.", "general.", "split.")) else f"{architecture}.{key}"
         if value is not None and key != "general.architecture":
             _add(writer, full, value)
     for name, values in tensors.items():

@@ -38,6 +38,8 @@ def spec_of(file: GgufFile) -> ModelSpec:
         raise CheckpointError(
             f"{file.path}: architecture {name!r} is not supported (supported: {', '.join(_FAMILIES)})"
         )
+    if (parts := file.metadata.get("split.count", 1)) not in (0, 1):
+        raise CheckpointError(f"{file.path}: one of {parts} parts of a split model; merge them with llama-gguf-split")
     if not file.tensors:
         raise CheckpointError(f"{file.path}: the file holds a vocabulary alone, no tensors")
     try:

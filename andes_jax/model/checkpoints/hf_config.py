@@ -35,8 +35,8 @@ _GEMMA_DEFAULTS = {
 _DEFAULTS: dict[Family, dict[str, Any]] = {
     "llama": {"max_position_embeddings": 2048},
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096, "max_position_embeddings": 131072},
-    "qwen2": {"max_position_embeddings": 32768, "max_window_layers": 28},
-    "qwen3": {"max_position_embeddings": 32768, "max_window_layers": 28, "head_dim": 128},
+    "qwen2": {"max_position_embeddings": 32768, "max_window_layers": 28, "sliding_window": 4096},
+    "qwen3": {"max_position_embeddings": 32768, "max_window_layers": 28, "sliding_window": 4096, "head_dim": 128},
     "gemma2": _GEMMA_DEFAULTS
     | {"max_position_embeddings": 8192, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
     "gemma3": _GEMMA_DEFAULTS
@@ -49,7 +49,7 @@ _COMMON_DEFAULTS: dict[str, Any] = {"rms_norm_eps": 1e-6, "hidden_act": "silu", 
 def spec_from_config(file: str, config: Mapping[str, Any]) -> ModelSpec:
     """Describe the model of a config.json. Raises CheckpointError for what is missing or not supported."""
     model_type = config.get("model_type")
-    if model_type not in _FAMILIES:
+    if not isinstance(model_type, str) or model_type not in _FAMILIES:
         raise CheckpointError(f"{file}: model_type {model_type!r} is not supported (supported: {', '.join(_FAMILIES)})")
     nested = config.get("text_config")
     text = {**config, **nested} if isinstance(nested, Mapping) else dict(config)
@@ -61,7 +61,7 @@ def spec_from_config(file: str, config: Mapping[str, Any]) -> ModelSpec:
         return _spec(_Settings(file, family, text))
     except ValueError as error:
         raise CheckpointError(f"{file}: {error}") from None
-    except (TypeError, ZeroDivisionError, OverflowError) as error:
+    except (TypeError, AttributeError, ArithmeticError) as error:
         raise CheckpointError(f"{file}: a setting has the wrong type or size: {error}") from None
 
 
@@ -129,9 +129,8 @@ def _spec(settings: _Settings) -> ModelSpec:
 def _activation(settings: _Settings, gemma: bool) -> Activation:
     name = settings.get("hidden_activation") if gemma else settings.get("hidden_act")
     if name not in _ACTIVATIONS:
-        raise CheckpointError(
-            f"{settings.file}: activation {name!r} is not supported (supported: {', '.join(_ACTIVATIONS)})"
-        )
+        supported = ", ".join(_ACTIVATIONS)
+        raise CheckpointError(f"{settings.file}: activation {name!r} is not supported (supported: {supported})")
     return _ACTIVATIONS[name]
 
 

@@ -11,7 +11,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from andes_jax.model.checkpoints.base import CheckpointError
 
 _WANTED = ["*.json", "*.safetensors", "*.model", "*.jinja", "merges.txt"]
-_NESTED = ["*/*"]  # other formats of the same weights
+_OTHER_FORMATS = ["*/*", "consolidated*"]  # of the same weights
 _ANSWER_WITHIN_S = 5.0
 
 
@@ -22,7 +22,7 @@ def download(name: str, *, tried: Path) -> Path:
     """
     try:
         folder = huggingface_hub.snapshot_download(
-            name, allow_patterns=_WANTED, ignore_patterns=_NESTED, etag_timeout=_ANSWER_WITHIN_S
+            name, allow_patterns=_WANTED, ignore_patterns=_OTHER_FORMATS, etag_timeout=_ANSWER_WITHIN_S
         )
     except (OSError, ValueError, HfHubHTTPError, httpx.HTTPError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -29,14 +29,15 @@ DESCRIPTION = "checkpoint.json"
 _FORMAT = 1
 _WEIGHTS = "weights"
 _TOKENIZER = "tokenizer"
+_WRITE_BUFFERS_GB = 8
 _DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
 
 
 def write_orbax(source: Checkpoint, destination: Path, dtype: str) -> None:
     """Write a checkpoint with its matrices in dtype ("float32", "bfloat16", "float16"); vectors stay float32.
 
-    The destination appears whole or not at all; one that exists and is not empty is refused. Holds one copy of the
-    weights in memory. Raises CheckpointError.
+    The destination appears whole or not at all; one that exists and is not empty is refused. Holds the weights once,
+    and up to twice their size again (at most _WRITE_BUFFERS_GB) while Orbax compresses them. Raises CheckpointError.
     """
     if dtype not in _DTYPES:
         raise CheckpointError(f"{destination}: dtype {dtype!r} is not supported (supported: {', '.join(_DTYPES)})")
@@ -57,8 +58,9 @@ def _write(source: Checkpoint, folder: Path, dtype: str) -> None:
     weights = {}
     for name, values in source.tensors():
         weights[name] = np.asarray(values, np.float32 if values.ndim == 1 else _DTYPES[dtype])
-    with ocp.PyTreeCheckpointer() as checkpointer:
-        checkpointer.save((folder / _WEIGHTS).absolute(), weights)
+    handler = ocp.PyTreeCheckpointHandler(save_concurrent_gb=_WRITE_BUFFERS_GB)
+    with ocp.Checkpointer(handler) as checkpointer:
+        checkpointer.save((folder / _WEIGHTS).absolute(), args=ocp.args.PyTreeSave(weights))
     (folder / _TOKENIZER).mkdir()
     source.save_tokenizer(folder / _TOKENIZER)
     files = sorted(path for path in (folder / _WEIGHTS).rglob("*") if path.is_file())

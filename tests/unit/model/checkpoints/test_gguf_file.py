@@ -44,16 +44,14 @@ def refused(path) -> str:
     return message
 
 
-@pytest.mark.parametrize("embedded", [False, True])
-def test_metadata_and_tensors_are_those_of_ggufs_own_reader(embedded, whole, tmp_path, embedded_gguf):
+def test_metadata_and_tensors_are_those_of_ggufs_own_reader(whole, tmp_path):
     path = tmp_path / "model.gguf"
     path.write_bytes(whole)
-    path = embedded_gguf if embedded else path
     file, reference = open_gguf(path), gguf.GGUFReader(path)
     fields = {key: field for key, field in reference.fields.items() if not key.startswith("GGUF.")}
     assert file.metadata == {key: field.contents() for key, field in fields.items()}
     assert list(file.tensors) == [tensor.name for tensor in reference.tensors]
-    for tensor in reference.tensors[1:5]:  # the embedding is slow to expand
+    for tensor in reference.tensors:
         expected = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
         np.testing.assert_array_equal(file.read(tensor.name), expected)
 

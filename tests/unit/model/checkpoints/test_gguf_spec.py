@@ -29,6 +29,7 @@ def opened(path, spec, **options) -> ModelSpec:
         ({"attention.value_length": 8}, "llama.attention.value_length 8 is not the head size 16"),
         ({"rope.dimension_count": 8}, "llama.rope.dimension_count 8 is not the head size 16"),
         ({"expert_count": 8}, "mixture-of-experts"),
+        ({"split.count": 3}, "one of 3 parts of a split model"),
         ({"rope.scaling.type": "longrope"}, "rope scaling 'longrope' is not supported (supported: none, linear, yarn)"),
         ({"rope.freq_base": 0.0}, "rope base 0.0"),
         ({"rope.scaling.type": "linear", "rope.scaling.factor": 0.0}, "rope factor 0.0"),
