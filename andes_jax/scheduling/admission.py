@@ -30,17 +30,37 @@ class Admitter:
         self._candidates: deque[Sequence] | None = None
         self._blocked: Sequence | None = None  # the first candidate that lacked pages
         self._stall: tuple[Sequence, int] | None = None  # who lacked pages last, and how many were spare then
-        self._promised = 0  # leaving sequences whose slots have a taker
         self._ranked: list[Sequence] | None = None  # running ones, worst first
-        self._victimless: set[int] = set()  # tiers whose best candidate found nobody to displace
 
     def begin(self) -> None:
         """A new plan."""
         self._candidates = None
         self._blocked = None
-        self._promised = 0
         self._ranked = None
-        self._victimless.clear()
+
+    def make_room(self, now: float) -> None:
+        """Displace others for slots, before they get another step; for as much new work as a step can take."""
+        roster = self._roster
+        if roster.free_slots or not self._policy.restless(roster.waiting.per_tier, roster.running_per_tier):
+            return
+        self._candidates = deque(self._rank(now))
+        victimless: set[int] = set()  # tiers whose best candidate found nobody to displace
+        promised = 0
+        budget = self._limits.step_tokens
+        for sequence in self._candidates:
+            if budget <= 0:
+                break
+            if sequence.tier in victimless:
+                continue
+            if promised == len(roster.leaving) + len(roster.free_slots):
+                victim = next(self._victims(sequence, now), None)
+                if victim is None:
+                    victimless.add(sequence.tier)
+                    continue
+                roster.preempt(victim, sequence, now)
+            promised += 1
+            budget -= sequence.known
+            self._claims.append(sequence)
 
     def clear(self) -> None:
         """Forget all claims: everybody waits again."""
@@ -49,6 +69,8 @@ class Admitter:
 
     def next(self, now: float, over: Sequence | None = None) -> Sequence | None:
         """The next sequence to run, seated; with `over`, only one that goes before that running sequence's prefill."""
+        if not self._roster.free_slots:
+            return None
         if self._candidates is None:
             self._candidates = deque(self._rank(now))
         while self._candidates:
@@ -63,13 +85,10 @@ class Admitter:
         return None
 
     def _rank(self, now: float) -> list[Sequence]:
-        roster = self._roster
-        waiting = roster.waiting
+        waiting = self._roster.waiting
         claims = [sequence for sequence in self._claims if sequence.row is not None]
         self._claims = []
         if not waiting.rows:
-            return claims
-        if not roster.free_slots and not self._policy.restless(waiting.per_tier, roster.running_per_tier):
             return claims
         if len(waiting.rows) == 1:
             return waiting.rows[:]
@@ -78,9 +97,6 @@ class Admitter:
         return claims + [sequence for sequence in ranked if sequence not in claims] if claims else ranked
 
     def _admit(self, sequence: Sequence, now: float) -> bool:
-        roster = self._roster
-        if not roster.free_slots and not self._take_slot(sequence, now):
-            return False
         if self._stalled(sequence):
             self._blocked = self._blocked or sequence
             return False
@@ -96,7 +112,7 @@ class Admitter:
         if not self._paging.seat(sequence, hit, tokens):
             self._blocked = self._blocked or sequence
             return False
-        roster.seat(sequence)
+        self._roster.seat(sequence)
         return True
 
     def _stalled(self, sequence: Sequence) -> bool:
@@ -124,26 +140,6 @@ class Admitter:
         if not running:
             return wanted - pool.available
         return wanted + running + pool.total // 64 - pool.room(sequence.tier)
-
-    def _take_slot(self, sequence: Sequence, now: float) -> bool:
-        """Make a slot free; False when none is, though one may be promised."""
-        roster = self._roster
-        if len(roster.leaving) > self._promised:
-            self._promised += 1
-            self._claims.append(sequence)
-            return False
-        if sequence.tier in self._victimless:
-            return False
-        victim = next(self._victims(sequence, now), None)
-        if victim is None:
-            self._victimless.add(sequence.tier)
-            return False
-        roster.preempt(victim, sequence, now)
-        if roster.free_slots:
-            return True
-        self._promised += 1
-        self._claims.append(sequence)
-        return False
 
     def _take_pages(self, sequence: Sequence, missing: int, now: float) -> bool:
         """Free `missing` pages by displacing others, all or nobody; False when they are not there yet."""

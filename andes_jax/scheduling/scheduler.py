@@ -130,12 +130,14 @@ class Scheduler:
         needy = [s for s in running if s.computed == s.capacity and s.computed < s.known and s.computed < s.goal]
         if needy:
             self._relief.serve(needy, now)
-        draft = Draft()
-        prefills = draft.decode(running)
-        budget = self.limits.step_tokens - len(draft.slices)
         admitter = self._admitter
         admitter.begin()
         waiting = self.roster.waiting
+        if waiting.rows:
+            admitter.make_room(now)
+        draft = Draft()
+        prefills = draft.decode(running)
+        budget = self.limits.step_tokens - len(draft.slices)
         if len(prefills) > 1:
             order = self.policy.order(columns_of(prefills, now), now).tolist()
             prefills = [prefills[index] for index in order]

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+
+from andes_jax.scheduling.limits import SchedulerLimits
+
+GOOD = {"max_sequences": 4, "max_model_len": 64, "step_tokens": 32, "prefill_chunk": 16, "page_tokens": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_sequences", 0), ("max_model_len", 0), ("step_tokens", 3), ("prefill_chunk", 0), ("page_tokens", 0)]
+    + [("max_preempt", -1)],
+)
+def test_bounds_that_cannot_work_are_named(name, value):
+    SchedulerLimits(**GOOD)
+    with pytest.raises(ValueError, match=name):
+        SchedulerLimits(**{**GOOD, name: value})
