@@ -58,6 +58,8 @@ class Scheduler:
         self._admitter = Admitter(self.roster, self.paging, policy, limits)
         self._steps: deque[_Step] = deque()  # planned, not committed
         self._number = 0
+        self._page_tokens = limits.page_tokens
+        self._page_is_full = 1 % limits.page_tokens  # a page's last token is computed once the next one is drawn
         self.generated_tokens = 0
 
     @property
@@ -195,6 +197,7 @@ class Scheduler:
         finite = None if result.finite.all() else result.finite.tolist()
         advances: list[Advance] = []
         vacate = self.roster.vacate
+        drawn, scored = result.logprobs, result.scores
         for index, (sequence, part, token_id) in enumerate(
             zip(step.sequences, step.slices, result.token_ids.tolist(), strict=True)
         ):
@@ -203,8 +206,8 @@ class Scheduler:
                 if part.sample and finite is not None and not finite[index]:
                     advances.append(self._fail(sequence))
                 else:
-                    scores = result.scores.get(index, []) if part.score_ids is not None else None
-                    advance = self._advance(sequence, part, token_id, scores, result.logprobs.get(index))
+                    scores = scored.get(index, []) if part.score_ids is not None else None
+                    advance = self._advance(sequence, part, token_id, scores, drawn.get(index) if drawn else None)
                     if advance is not None:
                         advances.append(advance)
             if sequence.in_flight == 0 and sequence.state is not State.RUNNING and sequence.slot is not None:
@@ -236,7 +239,7 @@ class Scheduler:
             finish = FinishReason.STOP
         elif count == sequence.max_known:
             finish = FinishReason.LENGTH
-        if (sequence.published + 1) * self.limits.page_tokens <= min(count, sequence.computed):
+        if count % self._page_tokens == self._page_is_full:
             self.paging.publish(sequence)
         if finish is not None:
             self.roster.finish(sequence, finish)
