@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import sys
 import time
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
 import andes_jax
 from andes_jax.commands.failure import CommandError
@@ -49,14 +49,13 @@ def serve(config: Config) -> None:
     started = time.monotonic()
     with progress_line() as progress:
         built = build_engine(config, progress=progress)
-    console = Console(stderr=True, highlight=False)
 
     def announce(urls: tuple[str, ...]) -> None:
-        console.print(f"{built.model_id} is ready after {time.monotonic() - started:.0f} s: {built.description}")
-        for url in urls:
-            console.print(f"listening on {url} (HTTP/1.1 and HTTP/2); stop with Ctrl-C")
+        lines = [f"{built.model_id} is ready after {time.monotonic() - started:.0f} s: {built.description}"]
+        lines += [f"listening on {url} (HTTP/1.1 and HTTP/2); stop with Ctrl-C" for url in urls]
         if not config.server.api_keys and config.server.host not in ("127.0.0.1", "localhost", "::1"):
-            console.print("no API keys are set: everyone who reaches this address is served (--api-keys)")
+            lines.append("no API keys are set: everyone who reaches this address is served (--api-keys)")
+        print("\n".join(lines), file=sys.stderr, flush=True)
 
     raise typer.Exit(serve_until_told(server_context(config, built), bound, announce=announce))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -14,11 +13,9 @@ from typer.testing import CliRunner
 import andes_jax
 from andes_jax.cli import app
 from andes_jax.commands.failure import CommandError, report
-from andes_jax.commands.generate import stream_reply
 from andes_jax.commands.options import bounds_words, takes_settings, type_words
 from andes_jax.config import ConfigError
-from andes_jax.events import TokenEvent
-from andes_jax.request import FinishReason, Refusal, Request, SamplingParams
+from andes_jax.request import Refusal
 from andes_jax.settings import SECTIONS, EngineSettings, SchedulingSettings, ServerSettings
 
 WIDE = {"COLUMNS": "200", "TERM": "dumb"}
@@ -151,46 +148,3 @@ def test_types_and_bounds_are_shown_in_words():
     assert bounds_words(fields["max_sequences"]) == "1 … 1024" and bounds_words(fields["kv_pool_bytes"]) == "at least 1"
     assert bounds_words(SchedulingSettings.model_fields["tier_lift"]) == "above 0 … 86400"
     assert bounds_words(fields["warmup"]) == ""
-
-
-class FakeEngine:
-    """Sends texts one by one from a thread of its own, until it is told to stop."""
-
-    def __init__(self, texts: list[str], finish: FinishReason = FinishReason.STOP) -> None:
-        self.texts, self.finish = texts, finish
-        self.cancelled = threading.Event()
-
-    def submit(self, request, sink):
-        def send():
-            for text in self.texts:
-                sink([TokenEvent(request.id, 0.0, text=text)])
-            if self.finish is FinishReason.CANCELLED:
-                self.cancelled.wait(20)
-            sink([TokenEvent(request.id, 0.0, text="!", finish=self.finish)])
-
-        threading.Thread(target=send).start()
-
-    def cancel(self, request_id):
-        self.cancelled.set()
-
-
-REQUEST = Request(id="generate", prompt_ids=(1,), sampling=SamplingParams(max_tokens=3))
-
-
-def test_a_reply_is_written_as_it_comes():
-    written: list[str] = []
-    last = stream_reply(FakeEngine(["a", "", "b"]), REQUEST, written.append)
-    assert (written, last.finish) == (["a", "", "b", "!"], FinishReason.STOP)
-
-
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, BrokenPipeError])
-def test_an_interrupted_reply_is_cancelled_and_waited_for(interruption):
-    engine, written = FakeEngine(["a", "b"], FinishReason.CANCELLED), []
-
-    def write(text):
-        written.append(text)
-        raise interruption
-
-    with pytest.raises(interruption):
-        stream_reply(engine, REQUEST, write)
-    assert engine.cancelled.is_set() and written == ["a"]

@@ -1,0 +1,25 @@
+"""andes-jax generate as a program, with the embedded model."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+COMMAND = [sys.executable, "-m", "andes_jax.cli", "generate", "--temperature", "0", "--max-model-len", "512"]
+
+
+def test_a_reply_ends_at_its_stop_text():
+    command = [*COMMAND, "Why is the sky blue?", "--stop", " question", "--max-tokens", "20"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "The answer to this\n", "")
+
+
+def test_ctrl_c_ends_the_reply():
+    command = [*COMMAND, "Count from one to one thousand.", "--max-tokens", "450"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.read(1) != b""
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert b"Traceback" not in process.stderr.read()
