@@ -23,6 +23,11 @@ import pathlib, sys, sysconfig
 pathlib.Path(sysconfig.get_path("purelib"), "others.pth").write_text(sys.argv[1] + "\n")
 PYTHON
 
+installed=$("$scratch/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+missing=$(cd "$scratch/source" && find andes_jax kernels_pallas server -type f ! -path '*/__pycache__/*' |
+    while IFS= read -r file; do [ -e "$installed/$file" ] || echo "$file"; done)
+[ -z "$missing" ] || { echo "the wheel lacks: $missing" >&2 && exit 1; }
+
 mkdir "$scratch/empty"
 cd "$scratch/empty"
 "$scratch/venv/bin/andes-jax" --version
