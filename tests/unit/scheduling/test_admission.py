@@ -141,3 +141,24 @@ def test_cancelling_who_others_were_displaced_for_leaves_the_place_to_the_next()
     rig.scheduler.cancel("urgent")
     rig.run()
     assert tuple(rig.got[requests[0].id]) == expected_ids(requests[0])
+
+
+def test_a_slot_that_comes_free_anyway_is_taken_before_anyone_is_displaced():
+    rig, _ = full_of(BATCH, slots=2)
+    rig.scheduler.cancel("BATCH0")
+    rig.add(make_request("urgent", [9], 4, tier=REALTIME))
+    rig.step()
+    rig.step()
+    assert set(rig.running()) == {"BATCH1", "urgent"} and rig.scheduler.roster.preemptions == 0
+    rig.run()
+
+
+def test_a_place_goes_to_whom_it_was_taken_for():
+    rig, _ = full_of(STREAMING, slots=1)
+    rig.now = 200.0
+    rig.add(make_request("old", [8], 4, tier=STREAMING, arrived_s=0.0))  # ranks first by now, but displaces no equals
+    rig.add(make_request("urgent", [9], 4, tier=REALTIME, arrived_s=rig.now))
+    rig.step()
+    rig.step()
+    assert rig.running() == ["urgent"]
+    rig.run()

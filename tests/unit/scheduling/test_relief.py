@@ -32,8 +32,9 @@ def test_the_first_never_loses_its_pages_and_the_last_goes_first():
     rig, _ = short_of_pages()
     while not rig.scheduler.roster.preemptions:
         plan = rig.step()
-    (victim, taker), *_ = plan.why["displaced"]
+    ((victim, taker),) = plan.why["displaced"]
     assert victim == "r3" and taker != "r3"
+    assert rig.step().why["displaced"] == [], "the pages on their way are enough"
     live = rig.scheduler.roster.live
     rig.run()
     assert list(rig.got)[0] == "r0" and "r0" not in live

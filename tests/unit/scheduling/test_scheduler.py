@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from andes_jax.request import FinishReason, Refusal
+from andes_jax.request import FinishReason, Refusal, Tier
 from tests.fakes import Rig, expected_ids, make_request
 
 
@@ -134,6 +134,20 @@ def test_prompt_scores_come_once_and_whole(max_tokens, length):
     assert [score.logprob for score in scores] == [-float(position) for position in range(1, length)]
     assert rig.advances["a"][-1].finish is FinishReason.LENGTH
     assert [len(advance.logprobs) for advance in rig.advances["a"]] == ([1] * max_tokens or [0])
+
+
+def test_prompt_scores_are_whole_though_the_prompt_was_begun_twice_in_other_chunks():
+    rig = Rig(policy="three_tier", step_tokens=6, prefill_chunk=6)
+    rig.add(make_request("a", range(13), 0, prompt_logprobs=True, tier=Tier.BATCH))
+    rig.plan()
+    assert rig.commit() == []
+    rig.runner.reset()
+    rig.scheduler.restart(0.0)
+    rig.add(make_request("urgent", [1], 9, tier=Tier.REALTIME))
+    rig.run()
+    (advance,) = rig.advances["a"]
+    assert [score.token_id for score in advance.prompt_logprobs[1:]] == list(range(1, 13))
+    assert [part.count for plan in rig.runner.plans for part in plan.slices if part.score_ids] == [6, 5, 5, 3]
 
 
 def test_logits_that_are_not_finite_fail_their_sequence_alone_and_nobody_reuses_its_pages():
