@@ -14,7 +14,7 @@ from andes_jax.config import Config
 from andes_jax.engine import Engine
 from andes_jax.memory.pool import PagePool
 from andes_jax.memory.prefix import PrefixCache
-from andes_jax.model.attention import default_implementation
+from andes_jax.model.attention import NativeUnavailable, prepare_implementation
 from andes_jax.model.checkpoints import Checkpoint, open_checkpoint
 from andes_jax.model.decoder import abstract_decoder, fill
 from andes_jax.model.spec import ModelSpec
@@ -89,6 +89,12 @@ def fit(config: Config, spec: ModelSpec, device: Device) -> Fit:
         page_tokens=page_tokens,
         max_preempt=config.scheduling.max_preempt,
     )
+    try:
+        implementation = prepare_implementation(
+            config.engine.attention, device.platform, config.engine.compile_cache_dir
+        )
+    except (NativeUnavailable, ValueError) as error:
+        raise BuildError(str(error)) from error
     ladder = Ladder.for_limits(limits.max_sequences, limits.prefill_chunk, lone_row=dtype == jnp.float32)
     sizes = RunnerSizes(
         max_sequences=limits.max_sequences,
@@ -96,7 +102,7 @@ def fit(config: Config, spec: ModelSpec, device: Device) -> Fit:
         page_tokens=page_tokens,
         table_width=table_width,
         ladder=ladder,
-        implementation=default_implementation(device.platform),
+        implementation=implementation,
         kv_dtype=dtype,
     )
     return Fit(spec, device, dtype, limits, sizes, spec.parameters * dtype.itemsize, pages * page_bytes)
@@ -139,7 +145,8 @@ def build_engine(config: Config, *, progress: Progress | None = None) -> BuiltEn
 def describe(chosen: Fit, policy: str) -> str:
     """One line: dtype, device, and how much fits."""
     return (
-        f"{chosen.dtype.name} on {chosen.device.kind}, {chosen.limits.max_sequences} sequences, "
+        f"{chosen.dtype.name} on {chosen.device.kind} with {chosen.sizes.implementation} attention, "
+        f"{chosen.limits.max_sequences} sequences, "
         f"{chosen.limits.max_model_len} tokens each at most, {chosen.pool_tokens} tokens of cache "
         f"({format_byte_size(chosen.pool_bytes)}), policy {policy}"
     )

@@ -55,6 +55,10 @@ class EngineSettings(Section):
         ge=1, description="Size of the key-value cache, like 512MiB; null sizes it from max_sequences and free memory."
     )
     max_waiting: int = Field(ge=0, le=1_000_000, description="Requests that may wait before more are refused with 503.")
+    attention: Literal["auto", "native", "xla"] = Field(
+        description="Paged attention: native is C++ that is compiled for this CPU at the first start, xla needs no "
+        "compiler and is slower; auto takes native where there is a C++ compiler."
+    )
     prefix_cache: bool = Field(description="Reuse the keys and values of a beginning that prompts have in common.")
     compile_cache_dir: Path = Field(
         description="Where compiled programs are kept between starts; null is andes-jax/compiled in the user's cache "

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -9,14 +12,30 @@ from flax import nnx
 from andes_jax.model.layers import Linear, RmsNorm, rotate
 from andes_jax.model.spec import ModelSpec
 from kernels_pallas.paged_attention import api as paged
-from kernels_pallas.paged_attention.api import AttentionOptions
+from kernels_pallas.paged_attention.api import AttentionOptions, NativeUnavailable
+
+__all__ = ["Attention", "NativeUnavailable", "pool_shape", "prepare_implementation"]
+
+logger = logging.getLogger(__name__)
 
 
-def default_implementation(platform: str) -> str:
-    """The implementation for a platform ("cpu", "cuda"). Raises ValueError where there is none yet."""
-    if platform == "cpu":
+def prepare_implementation(wanted: str, platform: str, folder: Path) -> str:
+    """The implementation that a setting means on a platform ("cpu", "cuda"), made ready to use.
+
+    "auto" is the fastest that this machine can have; what has to be compiled for it is kept in `folder`.
+    Raises NativeUnavailable where the wanted one cannot be had, ValueError where the platform has none.
+    """
+    if platform != "cpu":
+        raise ValueError(f"no paged attention for {platform} yet; run on the CPU backend (JAX_PLATFORMS=cpu)")
+    if wanted != "auto":
+        paged.prepare(wanted, folder)
+        return wanted
+    try:
+        paged.prepare("native", folder)
+    except NativeUnavailable as reason:
+        logger.warning("attention runs on xla, which is slower: %s", reason)
         return "xla"
-    raise ValueError(f"no paged attention for {platform} yet; run on the CPU backend (JAX_PLATFORMS=cpu)")
+    return "native"
 
 
 def pool_shape(implementation: str, spec: ModelSpec, pages: int, page_tokens: int) -> tuple[int, ...]:

@@ -27,9 +27,17 @@ class Layer(nnx.Module):
             self.pre_feedforward_layernorm = RmsNorm(spec.hidden, spec.norm_eps)
             self.post_feedforward_layernorm = RmsNorm(spec.hidden, spec.norm_eps)
 
-    def __call__(self, x: jax.Array, *attention_inputs: object) -> tuple[jax.Array, jax.Array]:
-        """The residual stream [R, Q, hidden] float32 and the layer's pool, both after this layer."""
-        attended, pool = self.self_attn(self.input_layernorm(x), *attention_inputs)
+    def __call__(
+        self,
+        x: jax.Array,  # [R, Q, hidden] float32
+        turn: tuple[jax.Array, jax.Array],
+        pool: jax.Array,
+        table: jax.Array,
+        first: jax.Array,
+        count: jax.Array,
+    ) -> tuple[jax.Array, jax.Array]:
+        """The residual stream and the layer's pool after this layer; the arguments are Attention's."""
+        attended, pool = self.self_attn(self.input_layernorm(x), turn, pool, table, first, count)
         if self.post_norms:
             x = x + self.post_attention_layernorm(attended)
             return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x))), pool
@@ -98,7 +106,7 @@ def abstract_decoder(spec: ModelSpec, dtype: jnp.dtype, implementation: str) -> 
     return nnx.eval_shape(lambda: Decoder(spec, dtype, implementation))
 
 
-def fill(decoder: Decoder, tensors: Iterable[tuple[str, np.ndarray]]) -> Decoder:
+def fill(decoder: Decoder, tensors: Iterable[tuple[str, np.ndarray | jax.Array]]) -> Decoder:
     """Give an abstract decoder its weights, one tensor in memory at a time beyond those already placed.
 
     Raises ValueError naming a tensor that is missing, unknown or of the wrong shape.

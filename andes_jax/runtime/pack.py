@@ -20,6 +20,7 @@ class Dispatch:
     shape: Shape
     rows: np.ndarray  # [shape.rows, HEADER + shape.queries + table width] int32, owned by this dispatch
     slices: tuple[int, ...]  # plan index of each leading row whose draw is read
+    samples: bool = False  # whether any row draws
     source: int = 0  # plan index of the slice a prefill belongs to
     score_ids: np.ndarray | None = None  # [shape.queries] int32: ids whose log-probabilities are wanted
     scored: int = 0  # how many of score_ids are real
@@ -75,7 +76,7 @@ class Packer:
             if self._known[part.slot] is not part.pages:
                 self._remember(part)
         rows[:count, HEADER + 1 :] = self._tables[rows[:count, SLOT]]
-        return Dispatch(shape, rows, tuple(indices))
+        return Dispatch(shape, rows, tuple(indices), any(part.sample for part in chosen))
 
     def _prefill(self, index: int, part: Slice) -> list[Dispatch]:
         if part.token_ids is None:
@@ -96,7 +97,9 @@ class Packer:
             if wanted:
                 score_ids = np.zeros(queries, np.int32)
                 score_ids[: len(wanted)] = wanted
-            dispatches.append(Dispatch(shape, rows, (index,) if last else (), index, score_ids, len(wanted)))
+            drawn = part.sample and last
+            slices = (index,) if last else ()
+            dispatches.append(Dispatch(shape, rows, slices, drawn, index, score_ids, len(wanted)))
             done += taken
         return dispatches
 

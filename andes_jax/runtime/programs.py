@@ -19,18 +19,27 @@ from andes_jax.model.sampling_state import SamplingState
 from andes_jax.runtime.pack import COUNT, FED, FIRST, GENERATED, HEADER, SAMPLE, SLOT
 
 
-class StepOutput(NamedTuple):
-    """What one program run returns, all on the device."""
+class Computed(NamedTuple):
+    """What a forward pass returns, all on the device."""
 
     pools: list[jax.Array]
-    state: SamplingState
-    picked: jax.Array  # [R, 2] int32: the drawn token, and 1 where the row's logits were finite
-    scores: Scores  # of the drawn tokens, where the slot wants them
+    logits: jax.Array  # [R, vocab] float32, at each row's last token
     hidden: jax.Array  # [R * Q, hidden] float32, for prompt log-probabilities
 
 
+class Picked(NamedTuple):
+    """What a draw returns, all on the device."""
+
+    state: SamplingState
+    tokens: jax.Array  # [R, 2] int32: the drawn token, and 1 where the row's logits were finite
+    scores: Scores  # of the drawn tokens, where the slot wants them
+
+
 class Programs:
-    """Jitted functions over one decoder's weights."""
+    """Jitted functions over one decoder's weights.
+
+    Drawing is a program of its own: it depends on the row count alone, so that shapes with the same one share it.
+    """
 
     def __init__(self, decoder: Decoder, table_width: int) -> None:
         graph, weights = nnx.split(decoder)
@@ -40,29 +49,33 @@ class Programs:
             return nnx.merge(graph, jax.tree.unflatten(treedef, leaves))
 
         # donated: pools and sampling state are updated in place, and the arrays passed in are gone afterwards
-        self.step: Callable[..., StepOutput] = jax.jit(partial(_step, rebuild, table_width), donate_argnums=(1, 2))
+        self.compute: Callable[..., Computed] = jax.jit(partial(_compute, rebuild, table_width), donate_argnums=(1,))
+        self.pick: Callable[..., Picked] = jax.jit(_pick, donate_argnums=(1,))
         self.score: Callable[..., Scores] = jax.jit(partial(_score, rebuild))
 
 
-def _step(
+def _compute(
     rebuild: Callable[[list[jax.Array]], Decoder],
     table_width: int,
     leaves: list[jax.Array],
     pools: list[jax.Array],
-    state: SamplingState,
+    last_token: jax.Array,  # [S + 1] int32, of the sampling state
     rows: jax.Array,  # [R, HEADER + Q + table_width] int32
-) -> StepOutput:
+) -> Computed:
     decoder = rebuild(leaves)
-    slots, first, count = rows[:, SLOT], rows[:, FIRST], rows[:, COUNT]
+    first, count = rows[:, FIRST], rows[:, COUNT]
     tokens, table = rows[:, HEADER : rows.shape[1] - table_width], rows[:, rows.shape[1] - table_width :]
-    fed = (rows[:, FED] > 0)[:, None]
-    tokens = jnp.where(fed, state.last_token[slots][:, None], tokens)
+    tokens = jnp.where((rows[:, FED] > 0)[:, None], last_token[rows[:, SLOT]][:, None], tokens)
     hidden, pools = decoder(tokens, pools, table, first, count)
     last = jnp.maximum(count - 1, 0)[:, None, None]
     logits = decoder.logits(jnp.take_along_axis(hidden, last, axis=1)[:, 0])
-    drawn = draw(logits, state, slots, rows[:, GENERATED], rows[:, SAMPLE] > 0)
-    picked = jnp.stack([drawn.token_ids, drawn.finite.astype(jnp.int32)], axis=1)
-    return StepOutput(pools, drawn.state, picked, drawn.scores, hidden.reshape(-1, hidden.shape[-1]))
+    return Computed(pools, logits, hidden.reshape(-1, hidden.shape[-1]))
+
+
+def _pick(logits: jax.Array, state: SamplingState, header: jax.Array) -> Picked:
+    """Draw for the rows whose packed header [R, HEADER] int32 says so."""
+    drawn = draw(logits, state, header[:, SLOT], header[:, GENERATED], header[:, SAMPLE] > 0)
+    return Picked(drawn.state, jnp.stack([drawn.token_ids, drawn.finite.astype(jnp.int32)], axis=1), drawn.scores)
 
 
 def _score(

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,8 @@ from andes_jax.model.decoder import Decoder
 from andes_jax.model.sampling import Scores
 from andes_jax.model.sampling_state import count_ids, load_rows, make_state, pack_ids, pack_rows
 from andes_jax.request import SamplingParams
-from andes_jax.runtime.pack import Dispatch, Packer
-from andes_jax.runtime.programs import Programs, StepOutput
+from andes_jax.runtime.pack import HEADER, Dispatch, Packer
+from andes_jax.runtime.programs import Computed, Picked, Programs
 from andes_jax.runtime.shapes import Ladder, Shape
 from andes_jax.scheduling.plan import Admission, StepPlan, StepResult
 
@@ -36,6 +37,21 @@ class RunnerSizes:
     kv_dtype: jnp.dtype
 
 
+class _Run(NamedTuple):
+    """One program on its way, with the arrays that will be read."""
+
+    dispatch: Dispatch
+    tokens: jax.Array | None  # as Picked.tokens; None where nothing was drawn
+    scores: Scores | None  # of drawn tokens
+    prompt_scores: Scores | None
+
+
+class _Step(NamedTuple):
+    plan: StepPlan
+    runs: list[_Run]
+    started_s: float
+
+
 class DeviceRunner:
     """A `Runner` over a decoder. JAX runs what is dispatched in order and asynchronously."""
 
@@ -43,7 +59,7 @@ class DeviceRunner:
         self._spec = decoder.spec
         self._sizes = sizes
         self._programs = Programs(decoder, sizes.table_width)
-        self._in_flight: deque[tuple[StepPlan, list[tuple[Dispatch, StepOutput, Scores | None]], float]] = deque()
+        self._in_flight: deque[_Step] = deque()
         self.reset()
 
     def reset(self) -> None:
@@ -60,32 +76,20 @@ class DeviceRunner:
     def warm(self, progress: Callable[[str, int, int], None] | None = None) -> None:
         """Compile and run every program once. `progress` is told a name, how many are done, and how many there are."""
         ladder = self._sizes.ladder
-        steps = [
-            (f"{shape.rows} x {shape.queries} tokens", lambda shape=shape: self._warm_shape(shape))
-            for shape in ladder.shapes
-        ]
-        steps.append(("sampling rows", self._warm_rows))
-        for done, (name, warm) in enumerate(steps):
-            if progress is not None:
-                progress(name, done, len(steps))
-            warm()
-        if progress is not None:
-            progress("done", len(steps), len(steps))
+        say = progress or (lambda *_: None)
+        for done, shape in enumerate(ladder.shapes):
+            say(f"{shape.rows} x {shape.queries} tokens", done, len(ladder.shapes))
+            self._warm_shape(shape)
+        self._warm_rows()
+        say("done", len(ladder.shapes), len(ladder.shapes))
 
     def dispatch(self, plan: StepPlan) -> None:
         """See `Runner.dispatch`."""
         started_s = time.perf_counter()
         if plan.admissions:
             self._admit(plan.admissions)
-        runs = []
-        for dispatch in self._packer.pack(plan):
-            output = self._run(dispatch)
-            scores = None
-            if dispatch.score_ids is not None:
-                scores = self._programs.score(self._programs.leaves, output.hidden, dispatch.score_ids)
-            # the pools and state inside are consumed by the next run: keep what is read later alone
-            runs.append((dispatch, output._replace(pools=[], state=None), scores))
-        self._in_flight.append((plan, runs, started_s))
+        runs = [self._start(dispatch) for dispatch in self._packer.pack(plan)]
+        self._in_flight.append(_Step(plan, runs, started_s))
 
     def collect(self) -> StepResult:
         """See `Runner.collect`. Raises IndexError when nothing is in flight."""
@@ -94,40 +98,46 @@ class DeviceRunner:
         finite = np.ones(len(plan.slices), bool)
         logprobs: dict[int, TokenLogprobs] = {}
         scored: dict[int, list[TokenLogprobs]] = {}
-        for dispatch, output, scores in runs:
-            if dispatch.slices:
-                self._read(plan, dispatch, output, token_ids, finite, logprobs)
-            if scores is not None:
-                self._read_scores(plan, dispatch, scores, scored)
+        for run in runs:
+            if run.tokens is not None:
+                tokens, indices = np.asarray(run.tokens), list(run.dispatch.slices)
+                token_ids[indices] = tokens[: len(indices), 0]
+                finite[indices] = tokens[: len(indices), 1] != 0
+                logprobs |= self._read_logprobs(plan, run, tokens)
+            if run.prompt_scores is not None:
+                self._read_scores(plan, run.dispatch, run.prompt_scores, scored)
         return StepResult(plan.number, token_ids, finite, logprobs, scored, time.perf_counter() - started_s)
 
-    def _run(self, dispatch: Dispatch) -> StepOutput:
-        output = self._programs.step(self._programs.leaves, self._pools, self._state, dispatch.rows)
-        self._pools, self._state = output.pools, output.state
-        return output
+    def _start(self, dispatch: Dispatch) -> _Run:
+        computed = self._compute(dispatch)
+        prompt_scores = None
+        if dispatch.score_ids is not None:
+            prompt_scores = self._programs.score(self._programs.leaves, computed.hidden, dispatch.score_ids)
+        if not dispatch.samples:
+            return _Run(dispatch, None, None, prompt_scores)
+        picked = self._pick(dispatch, computed)
+        return _Run(dispatch, picked.tokens, picked.scores, prompt_scores)
 
-    def _read(
-        self,
-        plan: StepPlan,
-        dispatch: Dispatch,
-        output: StepOutput,
-        token_ids: np.ndarray,
-        finite: np.ndarray,
-        logprobs: dict[int, TokenLogprobs],
-    ) -> None:
-        picked = np.asarray(output.picked)
-        indices = list(dispatch.slices)
-        token_ids[indices] = picked[: len(indices), 0]
-        finite[indices] = picked[: len(indices), 1] != 0
+    def _compute(self, dispatch: Dispatch) -> Computed:
+        computed = self._programs.compute(self._programs.leaves, self._pools, self._state.last_token, dispatch.rows)
+        self._pools = computed.pools
+        return computed
+
+    def _pick(self, dispatch: Dispatch, computed: Computed) -> Picked:
+        picked = self._programs.pick(computed.logits, self._state, dispatch.rows[:, :HEADER])
+        self._state = picked.state
+        return picked
+
+    def _read_logprobs(self, plan: StepPlan, run: _Run, tokens: np.ndarray) -> dict[int, TokenLogprobs]:
         wanted = [
             (row, index, top)
-            for row, index in enumerate(indices)
+            for row, index in enumerate(run.dispatch.slices)
             if plan.slices[index].sample and (top := self._top_logprobs[plan.slices[index].slot]) is not None
         ]
-        if wanted:
-            scores = jax.device_get(output.scores)
-            for row, index, top in wanted:
-                logprobs[index] = _logprobs_at(scores, row, int(picked[row, 0]), top)
+        if not wanted:
+            return {}
+        scores = jax.device_get(run.scores)
+        return {index: _logprobs_at(scores, row, int(tokens[row, 0]), top) for row, index, top in wanted}
 
     def _read_scores(
         self, plan: StepPlan, dispatch: Dispatch, scores: Scores, scored: dict[int, list[TokenLogprobs]]
@@ -158,11 +168,11 @@ class DeviceRunner:
 
     def _warm_shape(self, shape: Shape) -> None:
         dispatch = self._packer.padding(shape)
-        output = self._run(dispatch)
+        computed = self._compute(dispatch)
         if shape.queries > 1:
             token_ids = np.zeros(shape.rows * shape.queries, np.int32)
-            jax.block_until_ready(self._programs.score(self._programs.leaves, output.hidden, token_ids))
-        jax.block_until_ready(output.picked)
+            jax.block_until_ready(self._programs.score(self._programs.leaves, computed.hidden, token_ids))
+        jax.block_until_ready(self._pick(dispatch, computed).tokens)
 
     def _warm_rows(self) -> None:
         spare = self._sizes.max_sequences

@@ -5,29 +5,34 @@ Shapes use R rows (sequences), Q new tokens per row, H query heads, K key/value 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 
 import jax
 
-from kernels_pallas.paged_attention import reference, xla
+from kernels_pallas.native_library import NativeUnavailable
+from kernels_pallas.paged_attention import native, reference, xla
+from kernels_pallas.paged_attention.options import AttentionOptions
 
-IMPLEMENTATIONS = {"reference": reference, "xla": xla}
+__all__ = ["IMPLEMENTATIONS", "AttentionOptions", "NativeUnavailable", "attend", "pool_shape", "prepare", "write"]
 
-
-@dataclass(frozen=True, slots=True)
-class AttentionOptions:
-    """What differs between layers and families, fixed at compile time."""
-
-    scale: float  # multiplies query . key
-    window: int | None = None  # keys a query sees, itself included; None for all before it
-    softcap: float | None = None  # scores become cap * tanh(scores / cap)
+IMPLEMENTATIONS: dict[str, ModuleType] = {"reference": reference, "xla": xla, "native": native}
 
 
-def implementation_named(name: str):
+def implementation_named(name: str) -> ModuleType:
     """The module that implements the operations. Raises ValueError for a name that does not exist."""
     if name not in IMPLEMENTATIONS:
         raise ValueError(f"no paged attention named {name!r}; there are {', '.join(sorted(IMPLEMENTATIONS))}")
     return IMPLEMENTATIONS[name]
+
+
+def prepare(name: str, folder: Path) -> None:
+    """Do what an implementation needs before its first use in a process; what it compiles is kept in `folder`.
+
+    Raises NativeUnavailable where it cannot be had on this machine.
+    """
+    if name == "native":
+        native.prepare(folder)
 
 
 def pool_shape(name: str, *, pages: int, page_tokens: int, kv_heads: int, head_dim: int) -> tuple[int, ...]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-if TYPE_CHECKING:
-    from kernels_pallas.paged_attention.api import AttentionOptions
+from kernels_pallas.paged_attention.options import AttentionOptions
 
 MASKED = -1e30  # finite, so that a row without any visible key stays free of NaN
 

@@ -6,16 +6,12 @@ nothing. Online softmax after Milakov and Gimelshein 2018, blocked as in FlashAt
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from kernels_pallas.paged_attention.options import AttentionOptions
 from kernels_pallas.paged_attention.reference import MASKED, pool_shape, write
-
-if TYPE_CHECKING:
-    from kernels_pallas.paged_attention.api import AttentionOptions
 
 __all__ = ["attend", "pool_shape", "write"]
 

@@ -11,6 +11,14 @@ from kernels_pallas.paged_attention import api
 from kernels_pallas.paged_attention.api import AttentionOptions
 
 IMPLEMENTATIONS = [name for name in api.IMPLEMENTATIONS if name != "reference"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def prepared(tmp_path_factory):
+    for name in IMPLEMENTATIONS:
+        api.prepare(name, tmp_path_factory.mktemp("native"))
+
+
 PAGE_TOKENS, HEAD_DIM, PAGES, WIDTH = 16, 8, 200, 40
 
 
@@ -37,7 +45,7 @@ def _case(seed: int, *, heads: int, kv_heads: int, tokens: int, firsts: list[int
 
 
 CASES = {
-    "decode, rows of very different length": dict(heads=4, kv_heads=2, tokens=1, firsts=[0, 5, 300, 639], counts=[1] * 4),
+    "rows of very different length": dict(heads=4, kv_heads=2, tokens=1, firsts=[0, 5, 300, 639], counts=[1] * 4),
     "decode with padding rows": dict(heads=3, kv_heads=1, tokens=1, firsts=[17, 0, 0], counts=[1, 0, 0]),
     "nothing but padding": dict(heads=2, kv_heads=2, tokens=1, firsts=[0, 0], counts=[0, 0]),
     "fresh prompt": dict(heads=2, kv_heads=2, tokens=64, firsts=[0], counts=[64]),

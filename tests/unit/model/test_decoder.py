@@ -30,9 +30,7 @@ def _logits(decoder: Decoder, ids: np.ndarray, chunks: list[int]) -> np.ndarray:
     parts, first = [], 0
     for size in chunks:
         tokens = jnp.asarray(ids[first : first + size], jnp.int32)[None]
-        hidden, pools = decoder(
-            tokens, pools, table, jnp.asarray([first], jnp.int32), jnp.asarray([size], jnp.int32)
-        )
+        hidden, pools = decoder(tokens, pools, table, jnp.asarray([first], jnp.int32), jnp.asarray([size], jnp.int32))
         parts.append(np.asarray(decoder.logits(hidden[0])))
         first += size
     return np.concatenate(parts)
