@@ -16,6 +16,7 @@ _GAUGES = {
     "pages_cached": "Pages kept for a prompt that begins alike.",
     "pages_live": "Pages held by requests.",
     "pages_total": "All pages of the key-value cache.",
+    "fragmentation": "1 - largest free run of pages / free pages.",
 }
 _COUNTERS = {
     "steps": "Steps computed.",
@@ -24,6 +25,8 @@ _COUNTERS = {
     "prompt_tokens": "Prompt tokens of all requests.",
     "generated_tokens": "Tokens generated.",
     "step_failures": "Steps that failed.",
+    "invariant_failures": "Times the pages were not accounted for while idle; each is a defect.",
+    "sink_failures": "Batches of events that a front end did not take; each is a defect.",
 }
 STATES = ("starting", "ready", "draining", "failed", "stopped")
 

@@ -1,4 +1,4 @@
-"""Binds the addresses, serves until told to stop, and drains."""
+"""Serves until told to stop, and drains."""
 
 from __future__ import annotations
 
@@ -8,58 +8,18 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, cast
 
 from hypercorn.asyncio.run import worker_serve
-from hypercorn.config import Sockets
 from hypercorn.utils import wrap_app
 
+from server.addresses import LAST_EVENTS_S, BindError, BoundServer, bind
 from server.app import create_app
-from server.context import ServerContext, ServerSettings
-from server.hypercorn_repairs import RepairedConfig, install
+from server.context import ServerContext
 
 logger = logging.getLogger("andes_jax.server")
 
-LAST_EVENTS_S = 2.0  # how long the last events of ended replies may take to leave
-UNLIMITED = 2**31 - 1
-
-
-class BindError(Exception):
-    """An address that cannot be listened on: one line with the address and the reason."""
-
-
-@dataclass(frozen=True)
-class BoundServer:
-    """Addresses that are taken but not yet listened on."""
-
-    config: RepairedConfig
-    sockets: Sockets
-    urls: tuple[str, ...]
-
-
-def bind(settings: ServerSettings) -> BoundServer:
-    """Take the addresses, so that a long start does not end with a taken port. Raises BindError.
-
-    Also raises UnsupportedHypercornError, before anything is taken.
-    """
-    install()
-    config = _config(settings)
-    try:
-        sockets = config.create_sockets()
-    except OSError as error:
-        where = ", ".join([*config.bind, *config.insecure_bind])
-        raise BindError(f"cannot listen on {where}: {error.strerror or error}") from error
-    if config.ssl_enabled:
-        try:
-            config.create_ssl_context()
-        except OSError as error:  # ssl.SSLError too
-            raise BindError(
-                f"cannot use the certificate {settings.certfile} with the key {settings.keyfile}: {error}"
-            ) from error
-    urls = [_url("https", sock.getsockname()) for sock in sockets.secure_sockets]
-    urls += [_url("http", sock.getsockname()) for sock in sockets.insecure_sockets]
-    return BoundServer(config, sockets, tuple(urls))
+__all__ = ["BindError", "BoundServer", "Serving", "bind", "serve"]
 
 
 def serve(
@@ -123,6 +83,7 @@ class Serving:
                 shutdown_trigger=self._until_drained,
             )
         finally:
+            self._bound.release()
             await asyncio.to_thread(self._context.engine.stop, 0.0)
         return 0 if len(self._signals) < 2 else 128 + self._signals[1]
 
@@ -160,45 +121,6 @@ class Serving:
         # Ends what is left with an error event each, which the streams still send.
         await asyncio.to_thread(self._context.engine.stop, 0.0)
         await lifecycle.wait_idle(LAST_EVENTS_S)
-
-
-def _config(settings: ServerSettings) -> RepairedConfig:
-    config = RepairedConfig()
-    config.bind = [f"{_bracketed(settings.host)}:{settings.port}"]
-    if settings.certfile is not None and settings.keyfile is not None:
-        config.certfile, config.keyfile = str(settings.certfile), str(settings.keyfile)
-    extra = config.insecure_bind = []
-    if settings.insecure_port is not None:
-        extra.append(f"{_bracketed(settings.host)}:{settings.insecure_port}")
-    if settings.unix_socket is not None:
-        extra.append(f"unix:{settings.unix_socket}")
-    if not config.ssl_enabled:
-        config.bind = [*config.bind, *extra]
-        config.insecure_bind = []
-    config.stall_timeout_s = settings.send_stall_s
-    config.keep_alive_timeout = settings.keep_alive_s
-    config.graceful_timeout = LAST_EVENTS_S + 1
-    config.keep_alive_max_requests = UNLIMITED  # Hypercorn would cut the streams in flight
-    config.h2_max_concurrent_streams = 256
-    config.h2_max_header_list_size = 16 * 1024
-    config.h11_max_incomplete_size = 16 * 1024
-    config.ssl_handshake_timeout = 10
-    config.backlog = 1024
-    config.websocket_max_message_size = 64 * 1024
-    config.accesslog = None
-    config.loglevel = "WARNING"
-    config.include_server_header = False
-    return config
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _url(scheme: str, address: tuple[str, int] | str) -> str:
-    if isinstance(address, str):
-        return f"unix:{address}"
-    return f"{scheme}://{_bracketed(address[0])}:{address[1]}"
 
 
 def _print_urls(urls: tuple[str, ...]) -> None:

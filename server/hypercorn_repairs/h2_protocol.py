@@ -8,6 +8,7 @@ from typing import Any
 import h2.errors
 import h2.events
 import h2.exceptions
+import h2.settings
 import priority
 from hypercorn.events import Closed, Updated
 from hypercorn.protocol.events import Body, Data, StreamClosed, Trailers
@@ -40,6 +41,14 @@ class _Streams(dict[int, Any]):
         return _ClosedStream()
 
 
+class _LenientSettings(h2.settings.Settings):
+    """Tells the peer the stream limit but leaves it to us: the library would end the connection over one too many."""
+
+    @property  # type: ignore[misc]
+    def max_concurrent_streams(self) -> int:
+        return 2**31 - 1
+
+
 class FairH2Protocol(H2Protocol):
     """Hypercorn's HTTP/2 with fair turns, resets that reach the peer, and a budget for disturbances."""
 
@@ -49,6 +58,9 @@ class FairH2Protocol(H2Protocol):
         super().__init__(*args, **keywords)
         self.streams = _Streams()
         self.connection.decoder.max_header_list_size = self.config.h2_max_header_list_size
+        told: dict[Any, int] = dict(self.connection.local_settings.items())
+        self.connection.local_settings = _LenientSettings(client=False, initial_values=told)
+        self._refused = False  # a stream was refused, so that the connection may have become idle unnoticed
         self._budget = PeerBudget(asyncio.get_running_loop().time)
 
     async def initiate(self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None) -> None:
@@ -176,6 +188,9 @@ class FairH2Protocol(H2Protocol):
                 await self.stream_buffers[event.stream_id].close()
                 self._forget(event.stream_id)
         await super()._handle_events(events)
+        if self._refused:
+            self._refused = False
+            await self.send(Updated(idle=self.idle))
 
     def _answered(self, event: h2.events.Event) -> bool:
         stream = self.streams.get(getattr(event, "stream_id", None) or 0)
@@ -184,18 +199,26 @@ class FairH2Protocol(H2Protocol):
     async def _create_stream(self, request: h2.events.RequestReceived) -> None:
         path = dict(request.headers or ()).get(b":path")
         if path is None or not path.isascii():
-            self.connection.reset_stream(request.stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
+            self._refuse(request.stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
+            return
+        if self.connection.open_inbound_streams > self.config.h2_max_concurrent_streams:
+            self._refuse(request.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
             return
         try:
             await super()._create_stream(request)
         except priority.TooManyStreamsError:
             self.streams.pop(request.stream_id, None)
             self.stream_buffers.pop(request.stream_id, None)
-            self.connection.reset_stream(request.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
+            self._refuse(request.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
             return
         buffer = self.stream_buffers.get(request.stream_id)
         if isinstance(buffer, FairStreamBuffer):
             buffer.stall_timeout_s = self.config.stall_timeout_s
+
+    def _refuse(self, stream_id: int, code: h2.errors.ErrorCodes) -> None:
+        self._refused = True
+        self._budget.charge_refusal()
+        self.connection.reset_stream(stream_id, code)
 
     async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
         if event.stream_id not in self.stream_buffers:

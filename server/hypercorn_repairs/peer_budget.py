@@ -32,8 +32,15 @@ class PeerBudget:
             cost = (ANSWERED if answered else 1.0) if event.remote_reset else 0.0
         else:
             cost = CHEAP if isinstance(event, _CHEAP_EVENTS) else 0.0
+        return self._charge(cost)
+
+    def charge_refusal(self) -> None:
+        """A stream had to be refused; what it costs counts from the next event on."""
+        self._charge(1.0)
+
+    def _charge(self, cost: float) -> bool:
         if not cost:
-            return True
+            return self._left >= 0
         now_s = self._now()
         self._left = min(BURST, self._left + (now_s - self._at_s) * RATE) - cost
         self._at_s = now_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from andes_jax.clock import WallClock
 from andes_jax.events import EventSink, TokenEvent, TokenLogprobs, Usage
@@ -37,6 +37,9 @@ class FakeStatistics:
     prompt_tokens: int = 0
     generated_tokens: int = 0
     step_failures: int = 0
+    invariant_failures: int = 0
+    sink_failures: int = 0
+    fragmentation: float = 0.0
     host_s: float = 0.0
     device_s: float = 0.0
 
@@ -49,7 +52,7 @@ class _Live:
     reply: ReplyText
     drawn: int = 0
     cancelled: bool = False
-    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    scored: bool = False
 
 
 Script = Callable[[Request], tuple[int, ...]]
@@ -68,6 +71,7 @@ class FakeEngine:
         self._table = table
         self.script = script
         self.gap_s = gap_s
+        self.tokens_per_step = 1
         self.max_waiting = max_waiting
         self.fails: Callable[[Request], bool] = lambda request: False
         self.limits = FakeLimits()
@@ -79,11 +83,20 @@ class FakeEngine:
         self.cancelled: list[str] = []
         self._generated = 0
         self._steps = 0
-        self.open_gate = threading.Event()  # closed: no step begins
-        self.open_gate.set()
+        self._held = False
         self._closing = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    def hold(self) -> None:
+        """Begin no step until released."""
+        with self._lock:
+            self._held = True
+
+    def release(self) -> None:
+        with self._lock:
+            self._held = False
+            self._lock.notify_all()
 
     @property
     def live(self) -> list[str]:
@@ -123,7 +136,6 @@ class FakeEngine:
             self.state = "stopped"
             self._closing = True
             self._lock.notify_all()
-        self.open_gate.set()
         self._thread.join()
         return clean
 
@@ -140,9 +152,8 @@ class FakeEngine:
 
     def _run(self) -> None:
         while True:
-            self.open_gate.wait()
             with self._lock:
-                self._lock.wait_for(lambda: self._live or self._closing)
+                self._lock.wait_for(lambda: (self._live and not self._held) or self._closing)
                 if self._closing:
                     return
                 if self.gap_s:
@@ -168,20 +179,27 @@ class FakeEngine:
             return self._event(live, "", (), FinishReason.CANCELLED)
         if self.fails(request):
             return self._event(live, "", (), FinishReason.FAILED, "the step failed")
-        if live.drawn >= sampling.max_tokens:
-            return self._event(live, live.reply.finish(), (), FinishReason.LENGTH)
-        token = live.script[live.drawn] if live.drawn < len(live.script) else EOS
-        if token in sampling.stop_ids:
+        text, ids, finish = "", [], None
+        while finish is None and len(ids) < self.tokens_per_step:
+            if live.drawn >= sampling.max_tokens:
+                finish = FinishReason.LENGTH
+                break
+            token = live.script[live.drawn] if live.drawn < len(live.script) else EOS
             live.drawn += 1
-            return self._event(live, live.reply.finish(), (token,), FinishReason.STOP)
-        piece = live.reply.push([token])
-        live.drawn += 1
-        self._generated += 1
-        if piece.stopped:
-            return self._event(live, piece.text, (token,), FinishReason.STOP)
-        if live.drawn >= sampling.max_tokens:
-            return self._event(live, piece.text + live.reply.finish(), (token,), FinishReason.LENGTH)
-        return self._event(live, piece.text, (token,))
+            ids.append(token)
+            self._generated += 1
+            if token in sampling.stop_ids:
+                finish = FinishReason.STOP
+                break
+            piece = live.reply.push([token])
+            text += piece.text
+            if piece.stopped:
+                finish = FinishReason.STOP
+            elif live.drawn >= sampling.max_tokens:
+                finish = FinishReason.LENGTH
+        if finish is not None:
+            text += live.reply.finish()
+        return self._event(live, text, tuple(ids), finish)
 
     def _event(
         self,
@@ -193,8 +211,9 @@ class FakeEngine:
     ) -> TokenEvent:
         sampling = live.request.sampling
         wanted = sampling.top_logprobs
-        scored = sampling.prompt_logprobs and live.drawn <= 1
+        scored = sampling.prompt_logprobs and not live.scored
         prompt = live.request.prompt_ids
+        live.scored = True
         return TokenEvent(
             request_id=live.request.id,
             emitted_s=self._clock.now(),

@@ -19,6 +19,7 @@ TEMPLATE = (
     "<{{ message.role }}>{{ message.content }}\n"
     "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
 )
+COMPILED = ChatTemplate(TEMPLATE, "", "")
 
 
 class ByteTokenizer:
@@ -52,7 +53,7 @@ def mk_context(
     return ServerContext(
         engine=FakeEngine(tokenizer.table, script, gap_s=gap_s, max_waiting=max_waiting),
         tokenizer=tokenizer,
-        chat_template=ChatTemplate(TEMPLATE, "", ""),
+        chat_template=COMPILED,
         model_id=MODEL,
         settings=ServerSettings(**settings),
         created_s=1_700_000_000,

@@ -39,7 +39,10 @@ class RawH2:
 
     def flush(self) -> None:
         """Send what is due."""
-        self.socket.sendall(self.connection.data_to_send())
+        try:
+            self.socket.sendall(self.connection.data_to_send())
+        except ConnectionError:
+            self.closed = True
 
     def headers(self, path: str, method: str = "POST", extra: dict[str, str] | None = None, end: bool = False) -> int:
         """Open a stream without its body."""

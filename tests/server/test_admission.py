@@ -150,7 +150,7 @@ async def test_text_the_tokenizer_cannot_encode(connect):
 async def test_an_engine_that_is_full(connect, stream):
     context = mk_context(says("ok"), max_waiting=2)
     client = connect(context)
-    context.engine.open_gate.clear()
+    context.engine.hold()
     answer = await client.post("/v1/chat/completions", json=chat(n=3, stream=stream))  # all choices or none
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
@@ -160,6 +160,6 @@ async def test_an_engine_that_is_full(connect, stream):
         "param": None,
         "code": "engine_overloaded",
     }
-    context.engine.open_gate.set()
+    context.engine.release()
     assert sorted(context.engine.cancelled) == sorted(request.id for request in context.engine.submitted)
     assert len(context.engine.submitted) == 2

@@ -145,7 +145,7 @@ async def settled(condition, timeout_s: float = 5.0) -> None:
 @pytest.mark.parametrize("n", [1, 3])
 async def test_leaving_cancels_every_choice(stream, n):
     context = mk_context()
-    context.engine.open_gate.clear()
+    context.engine.hold()
     app = create_app(context)
     client = Client(chat(n=n, stream=stream))
     call = asyncio.create_task(app(client.scope, client.inbox.get, client.send))
@@ -155,7 +155,7 @@ async def test_leaving_cancels_every_choice(stream, n):
     assert len(context.engine.cancelled) == n
     assert app.services.front_end.open_requests == 0
     assert app.services.lifecycle.running == 0
-    context.engine.open_gate.set()
+    context.engine.release()
     await settled(lambda: not context.engine.live)
     await asyncio.sleep(0.01)
     assert asyncio.all_tasks() == {asyncio.current_task()}

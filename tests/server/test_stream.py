@@ -143,12 +143,14 @@ async def test_log_probabilities_of_streams_and_replies(connect, make):
 @pytest.mark.parametrize("h2", [False, True])
 def test_the_head_leaves_before_the_first_token(start, h2):
     server = start(says("Hello."))
-    server.engine.open_gate.clear()
-    with httpx.Client(base_url=server.url, http1=not h2, http2=h2, timeout=5) as client:
-        with client.stream("POST", "/v1/chat/completions", json=chat(stream=True)) as answer:
-            assert answer.status_code == 200 and server.engine.live
-            server.engine.open_gate.set()
-            assert chat_text(events_of(answer.read())) == "Hello."
+    server.engine.hold()
+    with (
+        httpx.Client(base_url=server.url, http1=not h2, http2=h2, timeout=5) as client,
+        client.stream("POST", "/v1/chat/completions", json=chat(stream=True)) as answer,
+    ):
+        assert answer.status_code == 200 and server.engine.live
+        server.engine.release()
+        assert chat_text(events_of(answer.read())) == "Hello."
 
 
 async def test_the_role_waits_for_the_first_token(connect):
@@ -157,12 +159,12 @@ async def test_the_role_waits_for_the_first_token(connect):
     from tests.server.test_generation import Client, settled
 
     context = mk_context(says("Hello."))
-    context.engine.open_gate.clear()
+    context.engine.hold()
     client = Client(chat(stream=True))
     call = asyncio.create_task(create_app(context)(client.scope, client.inbox.get, client.send))
     await settled(lambda: len(client.sent) == 2)
     assert client.sent[1]["body"] == b": \n\n"
-    context.engine.open_gate.set()
+    context.engine.release()
     await asyncio.wait_for(call, 5)
     assert b'"role":"assistant"' in client.sent[2]["body"]
     context.engine.stop(0)
