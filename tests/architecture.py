@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,6 +59,12 @@ def project_sources() -> dict[str, str]:
     return sources
 
 
+@lru_cache(maxsize=4096)
+def parsed(text: str) -> ast.Module:
+    """The tree of a source, which nobody may change."""
+    return ast.parse(text)
+
+
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -69,7 +78,7 @@ def imports(module: str, sources: Sources) -> set[str]:
     """What a module imports anywhere in its text, lazily or for types alone too, as precise as `sources` allows."""
     found: set[str] = set()
     is_package = any(other.startswith(module + ".") for other in sources)
-    for node in ast.walk(ast.parse(sources[module])):
+    for node in ast.walk(parsed(sources[module])):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -163,7 +172,7 @@ def environment_faults(sources: Sources) -> Iterator[str]:
     for module, text in sources.items():
         if module == "andes_jax.config":
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(text)):
             named = (isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb")) or (
                 isinstance(node, ast.ImportFrom)
                 and node.module == "os"
@@ -173,6 +182,23 @@ def environment_faults(sources: Sources) -> Iterator[str]:
                 yield f"{module}:{node.lineno} touches the environment; andes_jax.config does that"
 
 
+def undeclared(sources: Sources, declared: set[str], distributions: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Imports from packages that the wheel does not ask for. `distributions`: top-level name to who provides it."""
+    for module in sources:
+        for target in imports(module, sources):
+            top = target.split(".")[0]
+            if top in sys.stdlib_module_names or top in PACKAGES:
+                continue
+            providers = {canonical(name) for name in distributions.get(top, [])}
+            if not providers & declared:
+                yield f"{module} imports {top}, which no declared dependency provides"
+
+
+def canonical(distribution: str) -> str:
+    """A distribution's name as all its spellings have it in common."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[\s<>=!;\[~]", distribution)[0]).lower()
+
+
 def budget_faults(name: str, text: str, *, functions: bool = True) -> Iterator[str]:
     """Files and functions that have outgrown their budget."""
     lines = text.count("\n")
@@ -180,7 +206,7 @@ def budget_faults(name: str, text: str, *, functions: bool = True) -> Iterator[s
         yield f"{name} has {lines} lines, more than {FILE_LINES}"
     if not functions:
         return
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > FUNCTION_LINES:
@@ -189,7 +215,7 @@ def budget_faults(name: str, text: str, *, functions: bool = True) -> Iterator[s
 
 def has_logic(text: str) -> bool:
     """Whether a module does anything: a function with a body that is more than a docstring or an ellipsis."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = [
                 each for each in node.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
@@ -218,13 +244,12 @@ def untested(sources: Sources, tests: Iterable[str], covered_elsewhere: Mapping[
             yield f"{module} has no test file {folder}/{name}.py"
 
 
-def reached(test: str, sources: Sources) -> set[str]:
-    """The modules that a test's text imports, directly or through others."""
+def reached(starts: Iterable[str], sources: Sources) -> set[str]:
+    """The modules that some modules import, directly or through others, and these themselves."""
     seen: set[str] = set()
-    everything = {**sources, "the test": test}
-    queue = ["the test"]
+    queue = [start for start in starts if start in sources]
     while queue:
-        for target in imports(queue.pop(), everything) & set(sources) - seen:
-            seen.add(target)
-            queue.append(target)
+        module = queue.pop()
+        seen.add(module)
+        queue += (imports(module, sources) & set(sources)) - seen
     return seen
