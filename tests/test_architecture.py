@@ -27,9 +27,16 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "andes_jax.text.vocabulary": "tests/unit/text/test_gguf_tokenizer.py",
     "andes_jax.model.attention": "tests/unit/model/test_decoder.py",
     "andes_jax.model.layers": "tests/unit/model/test_decoder.py",
+    "andes_jax.runtime.compile_watch": "tests/end_to_end/test_sampling_options.py",
+    "andes_jax.runtime.device": "tests/unit/commands/test_check.py",
+    "andes_jax.runtime.programs": "tests/end_to_end/test_golden_replies.py",
+    "andes_jax.runtime.runner": "tests/end_to_end/test_golden_replies.py",
+    "kernels_pallas.native_library": "tests/kernels/test_paged_attention.py",
+    "kernels_pallas.paged_attention.native": "tests/kernels/test_paged_attention.py",
     "kernels_pallas.paged_attention.api": "tests/kernels/test_paged_attention.py",
     "kernels_pallas.paged_attention.reference": "tests/kernels/test_paged_attention.py",
     "kernels_pallas.paged_attention.xla": "tests/kernels/test_paged_attention.py",
+    "server.context": "tests/server/test_app.py",
     "server.hypercorn_repairs.config": "tests/server/test_serve.py",
 }
 

@@ -1,0 +1,66 @@
+"""andes_jax.build: how settings, a model and a device become sizes. Building is tested end to end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from andes_jax.build import BuildError, describe, fit
+from andes_jax.config import load_config
+from andes_jax.model.checkpoints import open_checkpoint
+from andes_jax.runtime.device import Device
+
+CPU = Device("cpu", "a CPU", memory_bytes=16 * 2**30, free_bytes=12 * 2**30)
+
+
+@pytest.fixture(scope="module")
+def spec(embedded_gguf):
+    """SmolLM2-135M: 30 layers, 3 heads of 64 for keys and values, 8192 positions."""
+    return open_checkpoint(embedded_gguf).spec
+
+
+def settle(**flags):
+    return load_config(environ={}, flags={key.replace("__", "."): value for key, value in flags.items()})
+
+
+def test_a_page_holds_keys_and_values_of_all_layers(spec):
+    chosen = fit(settle(model__dtype="float32", engine__page_tokens=32, engine__kv_pool_bytes="100MiB"), spec, CPU)
+    page_bytes = 2 * 30 * 3 * 64 * 32 * 4
+    assert chosen.sizes.pages == 100 * 2**20 // page_bytes
+    assert chosen.pool_bytes == chosen.sizes.pages * page_bytes <= 100 * 2**20
+    assert chosen.pool_tokens == (chosen.sizes.pages - 1) * 32
+    half = fit(settle(model__dtype="bfloat16", engine__page_tokens=32, engine__kv_pool_bytes="100MiB"), spec, CPU)
+    assert half.sizes.pages == 100 * 2**20 * 2 // page_bytes and half.weight_bytes * 2 == chosen.weight_bytes
+
+
+def test_no_more_is_taken_than_all_sequences_can_use(spec):
+    roomy = replace(CPU, memory_bytes=2**50, free_bytes=2**50)
+    chosen = fit(settle(engine__max_sequences=3, model__max_model_len=1000), spec, roomy)
+    assert chosen.sizes.pages == 3 * -(-1000 // chosen.sizes.page_tokens) + 1
+
+
+def test_a_pool_nobody_sized_leaves_memory_for_others(spec):
+    chosen = fit(settle(), spec, CPU)
+    assert 0 < chosen.pool_bytes <= CPU.memory_bytes / 4
+
+
+def test_lengths_follow_the_model_and_the_settings(spec):
+    assert fit(settle(), spec, CPU).limits.max_model_len == 8192
+    assert fit(settle(), replace(spec, max_position=131072), CPU).limits.max_model_len == 8192
+    assert fit(settle(model__max_model_len=100), spec, CPU).limits.max_model_len == 100
+    with pytest.raises(BuildError, match=r"9000.*8192"):
+        fit(settle(model__max_model_len=9000), spec, CPU)
+
+
+def test_a_pool_without_a_page_is_refused(spec):
+    with pytest.raises(BuildError, match="kv_pool_bytes"):
+        fit(settle(engine__kv_pool_bytes="1MiB"), spec, CPU)
+    with pytest.raises(BuildError, match="kv_pool_bytes"):
+        fit(settle(), spec, replace(CPU, free_bytes=1000))
+
+
+def test_the_description_is_one_line_with_what_was_chosen(spec):
+    line = describe(fit(settle(model__dtype="float32", engine__max_sequences=7), spec, CPU), "fcfs")
+    assert "\n" not in line
+    assert all(part in line for part in ("float32", "a CPU", "7 sequences", "8192 tokens", "fcfs"))
