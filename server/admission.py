@@ -112,7 +112,7 @@ class Admission:
         """Refuse a large text without encoding it where it cannot fit the context, however few tokens it had."""
         size = len(text.encode())
         at_least = -(-size // self._token_bytes)
-        if size > ENCODED_BYTES and at_least > self._context.engine.limits.max_model_len:
+        if size > ENCODED_BYTES and at_least > self._context.context_length:
             raise self._too_long(f"at least {at_least}", param)
 
     def _chat_prompt(self, body: ChatBody) -> Prompt:
@@ -160,7 +160,7 @@ class Admission:
 
     def _max_tokens(self, prompt_tokens: int, asked: int | None, name: str, prompt_param: str) -> int:
         """Tokens that may be generated; raises ApiError (400) when prompt and reply cannot fit the context."""
-        limit = self._context.engine.limits.max_model_len
+        limit = self._context.context_length
         if prompt_tokens == 0:
             raise ApiError("The prompt is empty.", code="invalid_value", param=prompt_param)
         if prompt_tokens + (0 if asked == 0 else 1) > limit:
@@ -179,7 +179,7 @@ class Admission:
         return asked
 
     def _too_long(self, prompt_tokens: str, param: str) -> ApiError:
-        limit = self._context.engine.limits.max_model_len
+        limit = self._context.context_length
         return ApiError(
             f"This model's maximum context length is {limit} tokens, prompt and reply together, but the prompt has "
             f"{prompt_tokens} tokens.",

@@ -20,6 +20,9 @@ class Limits(Protocol):
     @property
     def max_model_len(self) -> int: ...
 
+    @property
+    def pool_tokens(self) -> int: ...
+
 
 class Engine(Protocol):
     """The engine as the server sees it. Every method may be called from any thread."""
@@ -111,3 +114,9 @@ class ServerContext:
     fingerprint: str = "andes-jax"  # system_fingerprint of replies: model, version, settings that change outputs
     compiles_after_ready: Callable[[], int] = lambda: 0
     template_variables: Mapping[str, Any] = field(default_factory=dict)  # for every rendering
+
+    @property
+    def context_length(self) -> int:
+        """Tokens that one request can have, prompt and reply together."""
+        limits = self.engine.limits
+        return min(limits.max_model_len, limits.pool_tokens)

@@ -23,7 +23,7 @@ class ModelRoutes:
             "object": "model",
             "created": context.created_s,
             "owned_by": "andes-jax",
-            "max_model_len": context.engine.limits.max_model_len,
+            "max_model_len": context.context_length,
         }
 
     async def listing(self, request: Request) -> Response:

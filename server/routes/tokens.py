@@ -23,7 +23,7 @@ class TokenRoutes:
         admission = self._services.admission
         admission.check_model(body.model)
         ids = await admission.in_thread(lambda: self._ids(body))
-        limit = self._services.context.engine.limits.max_model_len
+        limit = self._services.context.context_length
         return _json({"tokens": ids, "count": len(ids), "max_model_len": limit})
 
     def _ids(self, body: TokenizeBody) -> tuple[int, ...]:

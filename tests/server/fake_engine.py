@@ -19,7 +19,7 @@ EOS = 256
 class FakeLimits:
     max_model_len: int = 2048
     max_sequences: int = 64
-    pool_tokens: int = 8192
+    pool_tokens: int = 10_000_000
 
 
 @dataclass(frozen=True)

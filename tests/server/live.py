@@ -40,6 +40,16 @@ class LiveServer:
         """What the process would do on a signal."""
         self.loop.call_soon_threadsafe(self.serving.on_signal, number)
 
+    def end(self) -> int:
+        """End at once; the exit code."""
+
+        def twice() -> None:
+            self.serving.on_signal(signal.SIGTERM)
+            self.serving.on_signal(signal.SIGTERM)
+
+        self.loop.call_soon_threadsafe(twice)
+        return self.join()
+
     def join(self, timeout_s: float = 10.0) -> int:
         """Wait for the server's end; its exit code."""
         self._thread.join(timeout_s)
@@ -75,6 +85,4 @@ def live_server(context: ServerContext) -> Iterator[LiveServer]:
         yield server
     finally:
         if server.exit_code is None:
-            server.signal()
-            server.signal()
-            server.join()
+            server.end()

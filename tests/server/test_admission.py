@@ -10,12 +10,14 @@ from tests.server.fake_engine import FakeLimits
 from tests.server.parts import chat, completion, mk_context, says
 
 LIMIT = 100
+SMALL_MODEL = FakeLimits(max_model_len=LIMIT)
+SMALL_POOL = FakeLimits(pool_tokens=LIMIT)
 AROUND = len("<user>\n<assistant>")
 
 
-def small_context(**settings):
+def small_context(limits: FakeLimits = SMALL_MODEL, **settings):
     context = mk_context(says("ok"), **settings)
-    context.engine.limits = FakeLimits(max_model_len=LIMIT)
+    context.engine.limits = limits
     return context
 
 
@@ -28,8 +30,9 @@ def body_of(kind: str, tokens: int, **parameters):
 
 @pytest.mark.parametrize("kind", ["chat", "text", "ids"])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_prompts_around_the_context(connect, kind, stream):
-    context = small_context()
+@pytest.mark.parametrize("limits", [SMALL_MODEL, SMALL_POOL])
+async def test_prompts_around_the_context(connect, kind, stream, limits):
+    context = small_context(limits)
     client = connect(context)
     for tokens in (LIMIT - 2, LIMIT - 1):
         path, body = body_of(kind, tokens, stream=stream)

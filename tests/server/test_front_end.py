@@ -1,0 +1,161 @@
+"""Events find their call across threads, and calls leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+
+import httpx
+import pytest
+
+from andes_jax.events import TokenEvent
+from andes_jax.request import FinishReason, Refusal, Request, SamplingParams, Tier
+from server.context import ServerContext
+from server.errors import ApiError
+from server.front_end import FrontEnd
+from server.metrics import Metrics
+from tests.server.parts import chat, completion, mk_context, says
+from tests.server.waiting import assert_idle, wait_for
+
+
+class RecordingEngine:
+    """Takes requests and does nothing by itself."""
+
+    state = "ready"
+
+    def __init__(self, takes: int = 100) -> None:
+        self.takes = takes
+        self.requests: list[Request] = []
+        self.sinks: list = []
+        self.cancelled: list[str] = []
+
+    def submit(self, request, sink):
+        if len(self.requests) >= self.takes:
+            raise Refusal("full", "engine_overloaded")
+        self.requests.append(request)
+        self.sinks.append(sink)
+
+    def cancel(self, request_id):
+        self.cancelled.append(request_id)
+
+
+def requests(*names: str) -> list[Request]:
+    return [Request(name, (1,), SamplingParams(max_tokens=9)) for name in names]
+
+
+def opened(engine, *names: str):
+    front_end = FrontEnd(engine)
+    meter = Metrics(engine, lambda: 0).call("/x", Tier.REALTIME, 0.0)
+    return front_end, front_end.open(requests(*names), meter)
+
+
+def send(engine, *events: TokenEvent) -> None:
+    """As the engine does: from a thread of its own."""
+    thread = threading.Thread(target=lambda: engine.sinks[0](events))
+    thread.start()
+    thread.join()
+
+
+async def test_events_of_one_step_reach_their_choices():
+    engine = RecordingEngine()
+    front_end, call = opened(engine, "a", "b")
+    assert engine.sinks[0] is engine.sinks[1]
+    send(engine, TokenEvent("b", 1.0, "B", (1,)), TokenEvent("a", 1.0, "A", (1,)), TokenEvent("other", 1.0, "?", (1,)))
+    pieces = await asyncio.wait_for(call.take(), 1)
+    assert [(piece.index, piece.text) for piece in pieces] == [(0, "A"), (1, "B")]
+    send(engine, TokenEvent("b", 2.0, "1", (1,)))
+    send(engine, TokenEvent("b", 3.0, "2", (1,), finish=FinishReason.STOP))
+    await asyncio.sleep(0)
+    [piece] = await asyncio.wait_for(call.take(), 1)
+    assert (piece.index, piece.text, piece.tokens, piece.finish) == (1, "12", 2, FinishReason.STOP)
+    call.close()
+    call.close()
+    assert engine.cancelled == ["a"] and front_end.open_requests == 0
+
+
+async def test_late_events_of_a_closed_call_are_dropped():
+    engine = RecordingEngine()
+    front_end, call = opened(engine, "a")
+    call.close()
+    send(engine, TokenEvent("a", 1.0, "x", (1,), finish=FinishReason.CANCELLED))
+    await asyncio.sleep(0)
+    assert front_end.open_requests == 0
+
+
+async def test_all_choices_or_none():
+    engine = RecordingEngine(takes=2)
+    with pytest.raises(ApiError) as raised:
+        opened(engine, "a", "b", "c")
+    assert raised.value.status == 503 and engine.cancelled == ["a", "b"]
+
+
+@pytest.mark.parametrize(("state", "code"), [("starting", "engine_not_ready"), ("failed", "engine_failed")])
+async def test_an_engine_that_does_not_serve_is_not_asked(state, code):
+    engine = RecordingEngine()
+    engine.state = state
+    with pytest.raises(ApiError) as raised:
+        opened(engine, "a")
+    assert raised.value.code == code and engine.requests == []
+
+
+def test_a_sink_never_raises_even_when_its_loop_is_gone():
+    engine = RecordingEngine()
+
+    async def open_and_leave():
+        opened(engine, "a")
+
+    asyncio.run(open_and_leave())
+    send(engine, TokenEvent("a", 1.0, "x"))
+
+
+def test_streams_opened_and_dropped_at_random_leave_nothing(start):
+    server = start(gap_s=0.002)
+    before = server.engine.statistics().slots_free
+    tasks = server.ask(lambda: len(asyncio.all_tasks()))
+    chance = random.Random(7)
+
+    async def one(client: httpx.AsyncClient) -> None:
+        make, path = chance.choice([(chat, "/v1/chat/completions"), (completion, "/v1/completions")])
+        body = make(stream=chance.random() < 0.7, n=chance.choice([1, 1, 3]), max_tokens=500)
+        try:
+            async with asyncio.timeout(chance.random() * 0.3), client.stream("POST", path, json=body) as answer:
+                reads = chance.randrange(4)
+                async for _ in answer.aiter_raw():
+                    reads -= 1
+                    if reads < 0:
+                        return
+        except (TimeoutError, httpx.TransportError):
+            return
+
+    async def all_of_them() -> None:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        async with httpx.AsyncClient(base_url=server.url, limits=limits) as client:
+            for _ in range(10):
+                await asyncio.gather(*(one(client) for _ in range(30)))
+
+    asyncio.run(all_of_them())
+    assert_idle(server)
+    assert wait_for(lambda: server.ask(lambda: len(asyncio.all_tasks())) <= tasks)
+    assert server.engine.statistics().slots_free == before
+    metrics = httpx.get(server.url + "/metrics").text
+    assert total(metrics, "andes_requests_started_total") == total(metrics, "andes_requests_finished_total") > 100
+    assert httpx.post(server.url + "/v1/chat/completions", json=chat(max_tokens=3)).status_code == 200
+
+
+def total(metrics: str, name: str) -> float:
+    return sum(float(line.rsplit(" ", 1)[1]) for line in metrics.splitlines() if line.startswith(name + "{"))
+
+
+async def test_one_loop_at_a_time():
+    context: ServerContext = mk_context(says("x"))
+    front_end = FrontEnd(context.engine)
+    meter = Metrics(context.engine, lambda: 0).call("/x", Tier.BATCH, 0.0)
+    front_end.open(requests("a"), meter).close()
+
+    async def again():
+        front_end.open(requests("b"), meter)
+
+    with pytest.raises(RuntimeError, match="one event loop"):
+        await asyncio.to_thread(lambda: asyncio.run(again()))
+    context.engine.stop(0)
