@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from andes_jax.request import FinishReason
 
@@ -27,8 +28,7 @@ class Usage:
     cached_tokens: int = 0  # prompt tokens whose keys and values were reused
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEvent:
+class TokenEvent(NamedTuple):
     """News of one request after one step. Text is whole characters, with nothing past a stop string."""
 
     request_id: str

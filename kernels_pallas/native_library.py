@@ -17,14 +17,8 @@ import jax
 
 # -ffast-math is left out: linking with it turns denormal numbers off for the whole process
 _FLAGS = (
-    "-std=gnu++17",
-    "-O3",
-    "-march=native",
-    "-ffp-contract=fast",
-    "-fno-math-errno",
-    "-fPIC",
-    "-shared",
-    "-Wno-psabi",
+    *("-std=gnu++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno"),
+    *("-fPIC", "-shared", "-Wno-psabi"),
 )
 _COMPILERS = ("g++", "c++", "clang++")
 _COMPILE_LIMIT_S = 300

@@ -1,4 +1,4 @@
-"""The pieces a decoder layer is made of. Activations are float32 between products; products run in the weights' dtype."""
+"""The pieces of a decoder layer. Activations are float32 between products; products run in the weights' dtype."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Both are self-contained, so that a logged run can be replayed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,8 +24,7 @@ class Admission:
     output_ids: tuple[int, ...] = ()  # generated before a preemption; penalties count them
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(NamedTuple):
     """Tokens first .. first+count-1 of one sequence, computed in this step. A decode is a slice of one token."""
 
     slot: int

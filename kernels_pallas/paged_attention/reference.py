@@ -26,7 +26,9 @@ def write(
     positions = first[:, None] + offsets
     pages = jnp.take_along_axis(table, jnp.minimum(positions // page_tokens, table.shape[1] - 1), axis=1)
     pages = jnp.where(offsets < count[:, None], pages, 0).reshape(-1)
-    both = jnp.stack([keys, values]).astype(pool.dtype).reshape(2, rows * tokens, kv_heads, head_dim)
+    both = jnp.stack([keys, values])
+    both = jnp.where(jnp.isfinite(both), both, 0.0)  # pages are used again, and 0 * NaN is NaN under any mask
+    both = both.astype(pool.dtype).reshape(2, rows * tokens, kv_heads, head_dim)
     return pool.at[:, :, pages, (positions % page_tokens).reshape(-1)].set(both.swapaxes(1, 2))
 
 
