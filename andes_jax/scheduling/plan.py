@@ -6,7 +6,7 @@ Both are self-contained, so that a logged run can be replayed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -24,7 +24,8 @@ class Admission:
     output_ids: tuple[int, ...] = ()  # generated before a preemption; penalties count them
 
 
-class Slice(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Slice:
     """Tokens first .. first+count-1 of one sequence, computed in this step. A decode is a slice of one token."""
 
     slot: int
