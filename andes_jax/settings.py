@@ -35,7 +35,8 @@ class ModelSettings(Section):
         "SmolLM2-135M-Instruct.",
     )
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
-        description="Type of weights, activations and the key-value cache; auto chooses for the device."
+        description="Type of weights, activations and the key-value cache; auto is bfloat16 on GPUs "
+        "and on CPUs that multiply it in hardware, else float32."
     )
     max_model_len: int | None = Field(
         ge=16, description="Tokens of prompt and reply together; null is what the model was trained for, at most 8192."

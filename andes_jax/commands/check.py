@@ -58,7 +58,7 @@ class Findings:
 def check(config: Config) -> None:
     """Say whether this machine can serve MODEL: device, memory, model, compiled shapes, compile cache.
 
-    The exit code is 1 when something is wrong. Nothing is compiled and no weights are read.
+    The exit code is 1 when something is wrong. No weights are read.
     """
     found = findings(config)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -88,6 +88,7 @@ def findings(config: Config) -> Findings:
     if device is not None and checkpoint is not None:
         chosen = found.look("cache of keys and values", lambda: _sizes(fit(config, checkpoint.spec, device)))
         if chosen is not None:
+            found.look("attention", lambda: (None, chosen.sizes.implementation))
             found.look("memory", lambda: (None, _memory(chosen)))
             found.look("shapes", lambda: (None, _shapes(chosen)))
     return found
