@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +132,8 @@ def build_engine(config: Config, *, progress: Progress | None = None) -> BuiltEn
         _scheduler(config, chosen), runner, tokenizer.table, WallClock(), max_waiting=config.engine.max_waiting
     )
     compiles.mark_ready()
+    gc.collect()
+    gc.freeze()  # what is alive now stays; collections during serving need not walk over it
     engine.start()
     return BuiltEngine(
         engine=engine,
