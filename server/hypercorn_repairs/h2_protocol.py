@@ -19,6 +19,7 @@ from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 from server.hypercorn_repairs.buffer import STREAM_HIGH, FairStreamBuffer, StalledError
 from server.hypercorn_repairs.config import RepairedConfig
 from server.hypercorn_repairs.peer_budget import PeerBudget
+from server.hypercorn_repairs.schedule import StreamSchedule
 
 WRITE_BATCH = 16 * 1024  # bytes of frames joined in one socket write
 FRAME_HEADER = 9  # bytes
@@ -53,10 +54,12 @@ class FairH2Protocol(H2Protocol):
     """Hypercorn's HTTP/2 with fair turns, resets that reach the peer, and a budget for disturbances."""
 
     config: RepairedConfig
+    priority: StreamSchedule  # type: ignore[assignment]
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
         self.streams = _Streams()
+        self.priority = StreamSchedule()
         self.connection.decoder.max_header_list_size = self.config.h2_max_header_list_size
         told: dict[Any, int] = dict(self.connection.local_settings.items())
         self.connection.local_settings = _LenientSettings(client=False, initial_values=told)
@@ -91,6 +94,7 @@ class FairH2Protocol(H2Protocol):
                 except priority.DeadlockError:
                     break
                 sent, refill = await self._queue_data(stream_id)
+                self.priority.charge(stream_id, sent)
                 queued += sent
             await self._flush()
             if refill:
@@ -109,7 +113,7 @@ class FairH2Protocol(H2Protocol):
         """Frame at most one DATA of the stream; returns the bytes framed and whether a waiting writer was let go."""
         buffer = self.stream_buffers.get(stream_id)
         if buffer is None:
-            self.priority.block(stream_id)
+            self._forget(stream_id)
             return 0, False
         try:
             window = self.connection.local_flow_control_window(stream_id)
@@ -204,13 +208,7 @@ class FairH2Protocol(H2Protocol):
         if self.connection.open_inbound_streams > self.config.h2_max_concurrent_streams:
             self._refuse(request.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
             return
-        try:
-            await super()._create_stream(request)
-        except priority.TooManyStreamsError:
-            self.streams.pop(request.stream_id, None)
-            self.stream_buffers.pop(request.stream_id, None)
-            self._refuse(request.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
-            return
+        await super()._create_stream(request)
         buffer = self.stream_buffers.get(request.stream_id)
         if isinstance(buffer, FairStreamBuffer):
             buffer.stall_timeout_s = self.config.stall_timeout_s
@@ -221,9 +219,5 @@ class FairH2Protocol(H2Protocol):
         self.connection.reset_stream(stream_id, code)
 
     async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
-        if event.stream_id not in self.stream_buffers:
-            return  # nothing is kept for a stream that is idle or over
-        try:
+        if event.stream_id in self.stream_buffers:  # nothing is kept for a stream that is idle or over
             await super()._priority_updated(event)
-        except priority.PriorityError:
-            return
