@@ -43,7 +43,8 @@ class EventEncoder:
         before, after = self._before, self._after
         events: list[bytes] = []
         for piece in pieces:
-            self._usage.add(piece)
+            if piece.usage is not None:
+                self._usage.add(piece)
             events.extend(before + choice + after for choice in self._shape.chunk_choices(piece))
         return b"".join(events)
 
@@ -73,12 +74,15 @@ class EventStream:
         left = call.size
         while left:
             pieces = await call.take()
-            faults = [error for piece in pieces if (error := fault_of(piece, draining=self._draining())) is not None]
-            if faults:
-                await self._body(encoder.error(faults[0]), more=False)
-                return
+            for piece in pieces:
+                if piece.finish is None:
+                    continue
+                left -= 1
+                fault = fault_of(piece, draining=self._draining())
+                if fault is not None:
+                    await self._body(encoder.error(fault), more=False)
+                    return
             data = encoder.pieces(pieces)
-            left -= sum(piece.finish is not None for piece in pieces)
             if not left:
                 data += encoder.end()
             if data:
