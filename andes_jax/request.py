@@ -77,13 +77,11 @@ class Request:
     labels: dict[str, str] = field(default_factory=dict, compare=False)  # for logs alone
 
 
-@dataclass(frozen=True, slots=True)
 class Refusal(Exception):
     """A request that will not be served: the reason in words, a code for programs, and the parameter at fault."""
 
-    message: str
-    code: str  # for example context_length_exceeded, engine_overloaded, shutting_down
-    param: str | None = None
-
-    def __str__(self) -> str:
-        return self.message
+    def __init__(self, message: str, code: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code  # for example context_length_exceeded, engine_overloaded, shutting_down
+        self.param = param
