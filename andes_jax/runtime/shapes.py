@@ -27,13 +27,9 @@ class Ladder:
     @classmethod
     def for_limits(cls, max_sequences: int, prefill_chunk: int, lone_row: bool) -> Ladder:
         """A ladder for so many sequences. `lone_row` says whether a product with one row is cheap on this backend."""
-        rows = {max_sequences}
-        step = 1 if lone_row else 2
-        while step < max_sequences:
-            rows.add(step)
-            step *= 2 if step < 4 else 4 if step < 8 else 2
-        if not lone_row:
-            rows = {max(2, count) for count in rows}
+        fewest = 1 if lone_row else 2
+        most = max(max_sequences, fewest)
+        rows = {most} | {fewest << doublings for doublings in range(most.bit_length()) if fewest << doublings < most}
         queries = {size for size in PREFILL_QUERIES if size < prefill_chunk} | {prefill_chunk}
         return cls(tuple(sorted(rows)), tuple(sorted(queries)))
 

@@ -26,7 +26,7 @@ def test_every_number_of_decodes_has_a_shape(count, lone_row):
     ladder = Ladder.for_limits(64, 256, lone_row=lone_row)
     rows = ladder.rows_for(count)
     assert rows >= count and rows in ladder.decode_rows
-    assert rows <= max(2, 4 * count)
+    assert rows <= max(2, 2 * count)
 
 
 def test_too_many_decodes_are_an_error():
