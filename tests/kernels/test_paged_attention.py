@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -63,6 +65,11 @@ OPTIONS = {
 }
 
 
+@cache
+def _jitted(name: str, options: AttentionOptions):
+    return jax.jit(lambda *arrays: api.attend(name, *arrays, options))
+
+
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -70,8 +77,8 @@ def test_agrees_with_the_reference(name, case, options):
     queries, pool, keys, values, table, first, count = _case(1, **case)
     expected_pool = api.write("reference", pool, keys, values, table, first, count)
     got_pool = api.write(name, pool, keys, values, table, first, count)
-    expected = api.attend("reference", queries, expected_pool, table, first, count, options)
-    got = jax.jit(lambda *arrays: api.attend(name, *arrays, options))(queries, got_pool, table, first, count)
+    expected = _jitted("reference", options)(queries, expected_pool, table, first, count)
+    got = _jitted(name, options)(queries, got_pool, table, first, count)
     for row, real in enumerate(case["counts"]):
         np.testing.assert_allclose(got[row, :real], expected[row, :real], atol=2e-5)
     assert np.isfinite(got).all()

@@ -7,6 +7,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from andes_jax.model.attention import pool_shape
 from andes_jax.model.checkpoints import open_checkpoint
@@ -27,10 +28,12 @@ def _logits(decoder: Decoder, ids: np.ndarray, chunks: list[int]) -> np.ndarray:
     shape = pool_shape("xla", decoder.spec, 12, PAGE_TOKENS)
     pools = [jnp.zeros(shape, jnp.float32) for _ in range(decoder.spec.layers)]
     table = jnp.asarray([[7, 3, 11, 1, 5, 2]], jnp.int32)
+    run = nnx.jit(lambda decoder, *arrays: decoder(*arrays))
     parts, first = [], 0
     for size in chunks:
         tokens = jnp.asarray(ids[first : first + size], jnp.int32)[None]
-        hidden, pools = decoder(tokens, pools, table, jnp.asarray([first], jnp.int32), jnp.asarray([size], jnp.int32))
+        place = jnp.asarray([first], jnp.int32), jnp.asarray([size], jnp.int32)
+        hidden, pools = run(decoder, tokens, pools, table, *place)
         parts.append(np.asarray(decoder.logits(hidden[0])))
         first += size
     return np.concatenate(parts)
