@@ -50,7 +50,8 @@ $(OLDEST_INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/find_pyt
 	@scripts/install.sh $(OLDEST) jax==0.11.2 jaxlib==0.11.2
 
 bench: install  ## measure speed; results go to tests/bench/results
-	$(BIN)/python -m tests.bench $(ARGS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench $(ARGS)
+	$(BIN)/python -m tests.bench.host_time
 
 wheel-test: install  ## build the wheel, install it elsewhere, start it from an empty folder
 	@scripts/wheel_test.sh $(BIN)/python

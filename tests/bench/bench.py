@@ -28,12 +28,13 @@ from machine import describe_machine, memory_mib
 from peers import Peer, PeerError, running, server_version
 from report import PeerResult, markdown, speed_ratio, summarize
 
+OWN_SERVER = "andes-jax=http://127.0.0.1:8000=andes-jax serve --port 8000"
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", type=Peer.parse, action="append", required=True, metavar="NAME=URL=COMMAND")
+    parser.add_argument("--peer", type=Peer.parse, action="append", metavar="NAME=URL=COMMAND", help="default: ours")
     parser.add_argument("--reference", default="", help="peer that ratios refer to (default: the first)")
     parser.add_argument("--repeat", type=int, default=3, help="samples of each cell a round, after one warm-up")
     parser.add_argument("--rounds", type=int, default=1, help="A B becomes A B A B, against drift of the machine")
@@ -46,6 +47,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--note", default="", help="remark that goes into the results")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     arguments = parser.parse_args()
+    arguments.peer = arguments.peer or [Peer.parse(OWN_SERVER)]
     names = [peer.name for peer in arguments.peer]
     arguments.reference = arguments.reference or names[0]
     arguments.name = arguments.name or "-".join(names)
