@@ -125,7 +125,6 @@ def test_the_culprit_fails_alone(live, cases, monkeypatch, break_it: Callable[[p
     )
     assert unary.status_code == 500 and unary.json()["error"]["code"] == "generation_failed"
     monkeypatch.undo()
-    print("COMPILES", live.context.compiles_after_ready())
 
     assert httpx.get(f"{live.url}/ready").status_code == 200
     assert_nothing_held(live.url)
