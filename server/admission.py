@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from andes_jax.request import QoeTarget, Request, SamplingParams, Tier
-from andes_jax.text.chat import TemplateError
 from server.context import ServerContext
 from server.errors import ApiError, quoted
-from server.schemas.chat import ChatBody, Message
+from server.rendering import Renderer
+from server.schemas.chat import ChatBody
 from server.schemas.completions import CompletionBody
 from server.schemas.sampling import GenerationBody
 
@@ -49,6 +49,7 @@ class Admission:
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
+        self.renderer = Renderer(context)
         self._threads = ThreadPoolExecutor(TOKENIZER_THREADS, "tokenize")
         vocabulary = range(context.tokenizer.vocab_size)
         # No text of more bytes fits into a token's place.
@@ -87,20 +88,6 @@ class Admission:
         scored = body.echo and body.logprobs is not None
         return self._work(body, call_id, arrived_s, prompts, limits, top_logprobs=body.logprobs, prompt_logprobs=scored)
 
-    def render(self, messages: tuple[Message, ...], *, add_generation_prompt: bool, **variables: object) -> str:
-        """The conversation as the model reads it; raises ApiError (400) with the template's own words."""
-        template = self._context.chat_template
-        if template is None:
-            raise ApiError(
-                "This model has no chat template: use /v1/completions.", code="no_chat_template", param="messages"
-            )
-        shown = [message.for_template() for message in messages]
-        given = {**self._context.template_variables, **variables}
-        try:
-            return template.render(shown, add_generation_prompt=add_generation_prompt, **given)
-        except TemplateError as error:
-            raise ApiError(str(error), code="invalid_messages", param="messages") from None
-
     def encode(self, text: str, *, add_special: bool, param: str) -> tuple[int, ...]:
         """Tokens of a text; raises ApiError (400) for one that has none."""
         try:
@@ -122,9 +109,8 @@ class Admission:
         reserved = {"messages", "add_generation_prompt", "bos_token", "eos_token"} & set(body.chat_template_kwargs)
         if reserved:
             raise ApiError(f"'{min(reserved)}' cannot be set here.", code="invalid_value", param="chat_template_kwargs")
-        text = self.render(body.messages, add_generation_prompt=generation, **body.chat_template_kwargs)
-        if body.continue_final_message:
-            text = _cut_after(text, body.messages[-1].content or "")
+        render = self.renderer.continued if body.continue_final_message else self.renderer.whole
+        text = render(body.messages, add_generation_prompt=generation, **body.chat_template_kwargs)
         self._check_bytes(text, "messages")
         return Prompt(self.encode(text, add_special=body.add_special_tokens, param="messages"), text)
 
@@ -244,16 +230,3 @@ class Admission:
 
     def _eos_ids(self, body: GenerationBody) -> tuple[int, ...]:
         return () if body.ignore_eos else self._context.tokenizer.eos_ids
-
-
-def _cut_after(text: str, content: str) -> str:
-    """The rendered conversation up to the end of its last message's content, which the reply continues."""
-    kept = content.rstrip()
-    at = text.rfind(kept) if kept else -1
-    if at < 0:
-        raise ApiError(
-            "The final message cannot be continued: the chat template does not show its content.",
-            code="invalid_messages",
-            param="continue_final_message",
-        )
-    return text[: at + len(kept)]

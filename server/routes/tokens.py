@@ -32,7 +32,8 @@ class TokenRoutes:
             text, special = body.prompt if body.prompt is not None else body.content or "", True
             param = "prompt" if body.prompt is not None else "content"
         else:
-            text, special = admission.render(body.messages, add_generation_prompt=body.add_generation_prompt), False
+            render = admission.renderer.whole
+            text, special = render(body.messages, add_generation_prompt=body.add_generation_prompt), False
             param = "messages"
         if body.add_special_tokens is not None:
             special = body.add_special_tokens
