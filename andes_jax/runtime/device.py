@@ -9,10 +9,16 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
+from andes_jax.failure import UserError
+
 CPU_PAGE_TOKENS = 64  # measured: smaller pages cost 30 % on CPUs
 GPU_PAGE_TOKENS = 16
 CPU_POOL_SHARE = 0.125  # of the machine's memory, where the pool's size is not set
 GPU_POOL_SHARE = 0.85  # of what is free after the weights
+
+
+class DeviceError(UserError):
+    """JAX has no device to compute on: one line with the reason and a way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +48,13 @@ class Device:
 
 
 def current_device() -> Device:
-    """The first device of JAX's default backend. Raises RuntimeError where that backend cannot start."""
-    device = jax.devices()[0]
+    """The first device of JAX's default backend. Raises DeviceError where that backend cannot start."""
+    try:
+        device = jax.devices()[0]
+    except Exception as error:  # RuntimeError, but also AssertionError where no backend of the wanted name was built in
+        wanted = f" (JAX_PLATFORMS={jax.config.jax_platforms})" if jax.config.jax_platforms else ""
+        reason = f": {str(error).splitlines()[0]}" if str(error) else ""
+        raise DeviceError(f"JAX cannot start its device{wanted}{reason}; JAX_PLATFORMS=cpu uses the CPU") from error
     if device.platform == "cpu":
         total, free = _machine_memory()
         return Device("cpu", _cpu_name(), total, free)

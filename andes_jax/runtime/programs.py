@@ -43,7 +43,11 @@ class Programs:
 
     def __init__(self, decoder: Decoder, table_width: int) -> None:
         graph, weights = nnx.split(decoder)
-        self.leaves, treedef = jax.tree.flatten(weights)
+        leaves, treedef = jax.tree.flatten(weights)
+        self.device = jax.devices()[0]
+        # Committed to the device, as pools and state are: jax.jit compiles anew for the same shapes placed another way,
+        # and some checkpoints give committed arrays and some do not.
+        self.leaves = jax.device_put(leaves, self.device)
 
         def rebuild(leaves: list[jax.Array]) -> Decoder:
             return nnx.merge(graph, jax.tree.unflatten(treedef, leaves))

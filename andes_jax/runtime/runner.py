@@ -68,8 +68,9 @@ class DeviceRunner:
         self._pools: list[jax.Array] = []  # freed before the new ones are made
         sizes = self._sizes
         shape = pool_shape(sizes.implementation, self._spec, sizes.pages, sizes.page_tokens)
-        self._pools = [jnp.zeros(shape, sizes.kv_dtype) for _ in range(self._spec.layers)]
-        self._state = make_state(sizes.max_sequences, self._spec.vocab)
+        device = self._programs.device
+        self._pools = [jnp.zeros(shape, sizes.kv_dtype, device=device) for _ in range(self._spec.layers)]
+        self._state = jax.device_put(make_state(sizes.max_sequences, self._spec.vocab), device)
         self._packer = Packer(sizes.ladder, sizes.max_sequences, sizes.table_width)
         self._top_logprobs: list[int | None] = [None] * sizes.max_sequences
 

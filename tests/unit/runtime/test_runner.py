@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from andes_jax.model.checkpoints import open_checkpoint
 from andes_jax.model.decoder import abstract_decoder, fill
 from andes_jax.request import SamplingParams
+from andes_jax.runtime.compile_watch import CompileCounter
 from andes_jax.runtime.runner import DeviceRunner, RunnerSizes
 from andes_jax.runtime.shapes import Ladder
 from andes_jax.scheduling.plan import Admission, Slice, StepPlan, StepResult
@@ -21,14 +24,37 @@ IDS = tuple(GOLDEN["ids"].tolist())
 LIKELIEST = GOLDEN["logits"].argmax(axis=1)
 GREEDY = SamplingParams(max_tokens=50, temperature=0.0)
 PAGES = (9, 2, 5, 7, 3)
+LADDER = Ladder(decode_rows=(2,), prefill_queries=(8, 32))
 
 
 @pytest.fixture(scope="module")
 def runner():
+    return _runner(None)
+
+
+def _runner(device: jax.Device | None) -> DeviceRunner:
+    """Weights as a checkpoint gives them: on no device in particular, or committed to one."""
     checkpoint = open_checkpoint(FAMILY)
     decoder = fill(abstract_decoder(checkpoint.spec, jnp.dtype("float32"), "xla"), checkpoint.arrays("float32"))
-    ladder = Ladder(decode_rows=(2,), prefill_queries=(8, 32))
-    return DeviceRunner(decoder, RunnerSizes(2, 12, 16, 6, ladder, "xla", jnp.dtype("float32")))
+    if device is not None:
+        graph, weights = nnx.split(decoder)
+        decoder = nnx.merge(graph, jax.device_put(weights, device))
+    return DeviceRunner(decoder, RunnerSizes(2, 12, 16, 6, LADDER, "xla", jnp.dtype("float32")))
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_nothing_compiles_after_warming_or_a_reset(committed):
+    runner = _runner(jax.devices()[0] if committed else None)
+    runner.warm()
+    counter = CompileCounter()
+    counter.mark_ready()
+    for _ in range(2):
+        penalised = SamplingParams(max_tokens=9, temperature=0.7, presence_penalty=1.0, top_logprobs=2)
+        admissions = (Admission(0, penalised, IDS[:40], IDS[40:42]), Admission(1, GREEDY, IDS[:8]))
+        _step(runner, 1, _prompt(40), Slice(1, 0, 8, IDS[:8], (1,), True, 0, IDS[1:9]), admissions=admissions)
+        _step(runner, 2, Slice(0, 40, 1, None, PAGES, True, 1), Slice(1, 8, 1, None, (1,), True, 1))
+        runner.reset()
+    assert counter.after_ready() == 0
 
 
 @pytest.fixture(autouse=True)
