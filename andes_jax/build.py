@@ -13,6 +13,7 @@ from andes_jax.byte_size import format_byte_size
 from andes_jax.clock import WallClock
 from andes_jax.config import Config
 from andes_jax.engine import Engine
+from andes_jax.failure import UserError
 from andes_jax.memory.pool import PagePool
 from andes_jax.memory.prefix import PrefixCache
 from andes_jax.model.attention import NativeUnavailable, prepare_implementation
@@ -36,7 +37,7 @@ EMBEDDED_NAME = "SmolLM2-135M-Instruct"
 Progress = Callable[[str], None]
 
 
-class BuildError(Exception):
+class BuildError(UserError):
     """Settings that do not fit the model or the device: one line with the numbers and what to change."""
 
 

@@ -17,12 +17,13 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from andes_jax.failure import UsageError
 from andes_jax.settings import SECTIONS, Config, Section, environment_name, flag_name
 
 __all__ = ["Config", "ConfigError", "configs_folder", "debug_requested", "load_config", "user_cache_folder", "variants"]
 
 
-class ConfigError(Exception):
+class ConfigError(UsageError):
     """A setting that cannot be used: one line with its name, the value, where it came from, and what is allowed."""
 
 

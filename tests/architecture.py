@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "andes_jax.events",
         "andes_jax.clock",
         "andes_jax.byte_size",
+        "andes_jax.failure",
         "andes_jax.settings",
         "andes_jax.config",
     ),

@@ -18,6 +18,7 @@ from andes_jax.byte_size import format_byte_size
 from andes_jax.commands.failure import explains_itself
 from andes_jax.commands.options import takes_settings
 from andes_jax.config import Config
+from andes_jax.failure import UserError
 
 if TYPE_CHECKING:
     from andes_jax.build import Fit
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _PROBE = "Déjà vu, 你好 🙂\n    x = 1"
 
 
-class Problem(Exception):
+class Problem(UserError):
     """One thing that is wrong: what it is and what to do."""
 
 
@@ -42,7 +43,7 @@ class Findings:
         try:
             value, words = at()
         except Exception as error:
-            if not isinstance(error, Problem) and not explains_itself(error):
+            if not explains_itself(error):
                 raise
             self.rows.append((name, False, str(error)))
             return None

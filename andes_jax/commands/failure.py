@@ -6,17 +6,12 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from andes_jax.config import ConfigError, debug_requested
+from andes_jax.config import debug_requested
+from andes_jax.failure import UserError
 from andes_jax.request import Refusal
 
-_ERRORS_OF_PARTS = (
-    ("andes_jax.model.checkpoints", "CheckpointError"),
-    ("andes_jax.build", "BuildError"),
-    ("andes_jax.text.chat", "TemplateError"),
-)
 
-
-class CommandError(Exception):
+class CommandError(UserError):
     """A command cannot do what was asked; the message says what is wrong and what to do."""
 
 
@@ -28,19 +23,12 @@ def report(error: Exception, arguments: Sequence[str]) -> int:
     if not explains_itself(error):
         message = f"unexpected {type(error).__name__}: {message} (ANDES_DEBUG=1 shows where)"
     print(f"andes-jax: {message}", file=sys.stderr)
-    return 2 if isinstance(error, ConfigError) else 1
+    return error.exit_code if isinstance(error, UserError) else 1
 
 
 def explains_itself(error: Exception) -> bool:
     """Whether an error's message is written for the user."""
-    if isinstance(error, CommandError | ConfigError | Refusal | OSError):
-        return True
-    for module, name in _ERRORS_OF_PARTS:
-        # Not imported for the sake of an error that cannot come from it: that would load the array libraries.
-        loaded = sys.modules.get(module)
-        if loaded is not None and isinstance(error, getattr(loaded, name)):
-            return True
-    return False
+    return isinstance(error, UserError | Refusal | OSError)
 
 
 def _debug_level(arguments: Sequence[str]) -> bool:

@@ -13,10 +13,12 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from andes_jax.failure import UserError
+
 DEFAULT_LARGEST_CHARACTERS = 8 << 20
 
 
-class TemplateError(ValueError):
+class TemplateError(UserError, ValueError):
     """A conversation that cannot be rendered, in the template's own words where it has some."""
 
 

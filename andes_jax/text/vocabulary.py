@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from andes_jax.failure import UserError
 from andes_jax.text.token_table import TokenTable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
 
-class TokenizerError(ValueError):
+class TokenizerError(UserError, ValueError):
     """A tokenizer that cannot be built: one line that says what is missing, wrong or not supported."""
 
 

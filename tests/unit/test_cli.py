@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -118,6 +119,15 @@ def test_failures_are_words_and_an_exit_code(tmp_path, arguments, code, parts):
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr and done.stdout == ""
     assert all(part in done.stderr for part in parts), done.stderr
+
+
+@pytest.mark.parametrize(("command", "platform"), [(["check"], "cuda"), (["generate", "x"], "nope")])
+def test_a_backend_that_cannot_start_is_one_line_with_a_way_out(tmp_path, command, platform):
+    environ = os.environ | {"JAX_PLATFORMS": platform, "COLUMNS": "300", "XDG_CACHE_HOME": str(tmp_path)}
+    done = program(*command, cwd=tmp_path, env=environ)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and "JAX_PLATFORMS=cpu" in said, said
+    assert f"JAX_PLATFORMS={platform}" in said and "unexpected" not in said and "Traceback" not in said, said
 
 
 def test_a_traceback_is_there_for_those_who_ask(tmp_path):

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax.typing import DTypeLike
 
+from andes_jax.failure import UserError
 from andes_jax.model.spec import ModelSpec, expected_shapes
 from andes_jax.text.chat import ChatTemplate
 from andes_jax.text.tokenizer import Tokenizer
@@ -20,7 +21,7 @@ ShardingOf = Callable[[str, tuple[int, ...]], jax.sharding.Sharding]
 _NAMES_SHOWN = 3
 
 
-class CheckpointError(Exception):
+class CheckpointError(UserError):
     """A model that cannot be read: one line naming the file, as its path was resolved, and what is wrong with it."""
 
 
