@@ -95,7 +95,7 @@ class Admission:
         except ValueError as error:
             raise ApiError(f"Invalid value for '{param}': {error}.", code="invalid_value", param=param) from None
 
-    def _check_bytes(self, text: str, param: str) -> None:
+    def check_bytes(self, text: str, param: str) -> None:
         """Refuse a large text without encoding it where it cannot fit the context, however few tokens it had."""
         size = len(text.encode())
         at_least = -(-size // self._token_bytes)
@@ -111,12 +111,12 @@ class Admission:
             raise ApiError(f"'{min(reserved)}' cannot be set here.", code="invalid_value", param="chat_template_kwargs")
         render = self.renderer.continued if body.continue_final_message else self.renderer.whole
         text = render(body.messages, add_generation_prompt=generation, **body.chat_template_kwargs)
-        self._check_bytes(text, "messages")
+        self.check_bytes(text, "messages")
         return Prompt(self.encode(text, add_special=body.add_special_tokens, param="messages"), text)
 
     def _completion_prompt(self, body: CompletionBody, prompt: str | tuple[int, ...]) -> Prompt:
         if isinstance(prompt, str):
-            self._check_bytes(prompt, "prompt")
+            self.check_bytes(prompt, "prompt")
             return Prompt(self.encode(prompt, add_special=body.add_special_tokens, param="prompt"), prompt)
         self._check_ids(prompt, "prompt")
         return Prompt(prompt, None)

@@ -10,6 +10,8 @@ from server.schemas.base import Body, fault
 from server.schemas.chat import MAX_MESSAGES, Message
 from server.schemas.sampling import TokenId
 
+MAX_TOKENS = 2**20  # of one call to show them as text
+
 
 class TokenizeBody(Body):
     """A text, as `prompt` or `content`, or a conversation."""
@@ -37,7 +39,7 @@ class DetokenizeBody(Body):
     """Token ids to be shown as text."""
 
     model: str | None = None
-    tokens: tuple[TokenId, ...]
+    tokens: Annotated[tuple[TokenId, ...], Field(max_length=MAX_TOKENS)]
     skip_special_tokens: bool = False
 
     @field_validator("tokens", mode="before")
