@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 
@@ -74,7 +74,6 @@ class Request:
     stop: tuple[str, ...] = ()  # stop strings, cut from the text
     session: str | None = None
     skip_special_tokens: bool = True
-    labels: dict[str, str] = field(default_factory=dict, compare=False)  # for logs alone
 
 
 class Refusal(Exception):
