@@ -80,6 +80,11 @@ def load_config(
             _require_known(section, field, key)
             text = isinstance(value, str)
             given[section, field] = (_parse_text(value, section, field) if text else value, flag_name(field))
+    keys, source = given["server", "api_keys"]
+    if keys == ():  # from text; a file says it on purpose with []
+        raise ConfigError(
+            f"server.api_keys is given but holds no key (from {source}); to serve everyone leave it out altogether"
+        )
     if given["engine", "compile_cache_dir"][0] is None:
         given["engine", "compile_cache_dir"] = (user_cache_folder(environ) / "compiled", "the user's cache folder")
     return Config.model_validate({name: _section(name, given) for name in SECTIONS})
@@ -136,10 +141,11 @@ def _from_environment(environ: Mapping[str, str]) -> Given:
 
 def _parse_text(text: str, section: str, field: str) -> Any:
     """Variables and flags hold text: empty and null mean none, and lists are separated by commas."""
+    none = text.strip().lower() in ("", "null", "none")
     annotation = str(SECTIONS[section].model_fields[field].annotation)
     if annotation.startswith("tuple"):
-        return tuple(part.strip() for part in text.split(",") if part.strip())
-    return None if text.strip().lower() in ("", "null", "none") else text.strip()
+        return () if none else tuple(part.strip() for part in text.split(",") if part.strip())
+    return None if none else text.strip()
 
 
 def _require_known(section: str, field: str, source: str) -> None:

@@ -107,6 +107,7 @@ def test_a_bad_flag_is_a_config_error():
         (["serve", "--port", "99999"], 2, ["server.port", "--port"]),
         (["serve", "--prot", "1"], 2, ["--prot"]),
         (["serve", "--config", "nowhere.yaml"], 2, ["nowhere.yaml"]),
+        (["serve", "--api-keys", ""], 2, ["server.api_keys", "--api-keys", "leave it out"]),
         (["generate", ""], 1, ["empty"]),
         (["generate", "x", "--raw", "--system", "y"], 1, ["--raw"]),
         (["frobnicate"], 2, ["frobnicate"]),

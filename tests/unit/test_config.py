@@ -129,6 +129,22 @@ def test_keys_are_lists_and_stay_out_of_messages():
     )
 
 
+@pytest.mark.parametrize("text", ["", " ", ",", " , ", "null", "None"])
+def test_keys_that_are_given_but_empty_do_not_open_the_server(tmp_path, text):
+    for source, arguments in {
+        "--api-keys": {"flags": {"server.api_keys": text}},
+        "ANDES_SERVER_API_KEYS": {"environ": {"ANDES_SERVER_API_KEYS": text}},
+    }.items():
+        message = complaint(**arguments)
+        assert source in message and "leave it out" in message
+    file = tmp_path / "open.yaml"
+    file.write_text("server: {api_keys: []}")
+    assert settle().server.api_keys == settle(file=str(file)).server.api_keys == ()
+    both = settle(environ={"ANDES_SERVER_API_KEYS": ""}, flags={"server.api_keys": "a"})
+    assert both.server.api_keys == ("a",), "a key that is given in a stronger place is a key"
+    assert settle(environ={"ANDES_SERVER_CORS_ORIGINS": "null"}).server.cors_origins == ()
+
+
 def test_variables_of_other_programs_are_left_alone():
     assert settle(environ={"ANDES_HOME": "/", "ANDES_SERVICE_HOST": "10.0.0.1"}) == settle(environ={})
 
