@@ -5,23 +5,22 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from typing import Literal
+from collections.abc import Sequence
 
 from andes_jax.clock import Clock
+from andes_jax.engine.door import SHUTTING_DOWN, State, check_open
 from andes_jax.engine.recovery import EngineFailed, Recovery
 from andes_jax.engine.replies import EventBatch, Reply
 from andes_jax.engine.statistics import Counters, EngineStatistics, Limits, snapshot
 from andes_jax.events import EventSink, TokenEvent
-from andes_jax.request import FinishReason, Refusal, Request
+from andes_jax.request import FinishReason, Request
 from andes_jax.scheduling.plan import Runner, StepPlan
 from andes_jax.scheduling.scheduler import Advance, Scheduler
 from andes_jax.text.token_table import TokenTable
 
 logger = logging.getLogger(__name__)
 
-State = Literal["starting", "ready", "draining", "failed", "stopped"]
 STEPS_AHEAD = 2  # steps dispatched at once: one computes while the next is being prepared
-SHUTTING_DOWN = "server is shutting down"
 JOIN_S = 10.0  # a step may take so long to end once the engine is told to stop
 
 
@@ -56,9 +55,14 @@ class Engine:
     @property
     def limits(self) -> Limits:
         """What can be served at most."""
-        scheduler = self._scheduler
-        pool_tokens = scheduler.pool.total * scheduler.limits.page_tokens
-        return Limits(scheduler.limits.max_model_len, scheduler.limits.max_sequences, pool_tokens)
+        limits = self._scheduler.limits
+        pool_tokens = self._scheduler.pool.total * limits.page_tokens
+        return Limits(limits.max_model_len, limits.max_sequences, pool_tokens, self._most_live)
+
+    @property
+    def room(self) -> int:
+        """How many requests would be accepted at this moment, were the engine ready."""
+        return max(0, self._most_live - len(self._replies))
 
     def statistics(self) -> EngineStatistics:
         """Figures of this moment, from any thread."""
@@ -75,22 +79,20 @@ class Engine:
 
     def submit(self, request: Request, sink: EventSink) -> None:
         """Accept a request, from any thread, or raise its Refusal. Sinks are hashable; equal ones share batches."""
-        refusal = self._scheduler.refusal(request)
-        if refusal is not None:
-            raise refusal
-        reply = Reply(request, sink, self._tokens)
+        self.submit_all((request,), sink)
+
+    def submit_all(self, requests: Sequence[Request], sink: EventSink) -> None:
+        """Accept all of the requests, from any thread, or raise a Refusal and accept none."""
+        for request in requests:
+            if (refusal := self._scheduler.refusal(request)) is not None:
+                raise refusal
+        replies = {request.id: Reply(request, sink, self._tokens) for request in requests}
         with self._condition:
-            if self._state == "failed":
-                raise Refusal("the engine has failed and serves nothing any more", "engine_failed")
-            if self._state in ("draining", "stopped"):
-                raise Refusal(SHUTTING_DOWN, "shutting_down")
-            if request.id in self._replies:
-                raise Refusal(f"request id {request.id!r} is in use", "duplicate_request", "id")
-            if len(self._replies) >= self._most_live:
-                raise Refusal(f"{len(self._replies)} requests are being served or wait already", "engine_overloaded")
-            self._cancelled.pop(request.id, None)  # meant for an earlier request of that name
-            self._replies[request.id] = reply
-            self._arrivals.append(reply)
+            check_open(self._state, self._replies, requests, self._most_live)
+            for request_id in replies:
+                self._cancelled.pop(request_id, None)  # meant for an earlier request of that name
+            self._replies |= replies
+            self._arrivals.extend(replies.values())
             self._condition.notify_all()
 
     def cancel(self, request_id: str) -> None:
@@ -152,11 +154,10 @@ class Engine:
             cancelled = list(self._cancelled)
             self._cancelled.clear()
         batch = EventBatch()
-        now = self._clock.now()
         for reply in arrivals:
             reply.sequence = sequence = self._scheduler.add(reply.request)
             if sequence.finish is not None:
-                self._end(reply, batch, reply.event(Advance(sequence, (), sequence.finish), now))
+                self._end(reply, batch, reply.event(Advance(sequence, (), sequence.finish), self._clock.now()))
         for request_id in cancelled:
             self._fail_or_cancel(request_id, FinishReason.CANCELLED, None, batch)
         self._send(batch)
@@ -291,10 +292,9 @@ class Engine:
     def _abandon(self, message: str) -> None:
         """End what is left without a working scheduler or thread."""
         batch = EventBatch()
-        now = self._clock.now()
         for request_id in list(self._replies):
             reply = self._replies.pop(request_id, None)
             if reply is not None:
                 self._counters.finished[FinishReason.FAILED] += 1
-                batch.add(reply.sink, reply.end(FinishReason.FAILED, now, message))
+                batch.add(reply.sink, reply.end(FinishReason.FAILED, self._clock.now(), message))
         self._send(batch)

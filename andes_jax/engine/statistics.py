@@ -15,6 +15,7 @@ class Limits:
     max_model_len: int  # tokens of prompt and output of one request
     max_sequences: int  # requests running at once
     pool_tokens: int  # tokens of all running requests together
+    max_live: int  # requests running and waiting
 
 
 @dataclass(slots=True)

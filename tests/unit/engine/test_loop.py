@@ -148,6 +148,34 @@ def test_too_many_are_refused_and_there_is_room_again_later(serve):
     assert set(served.inbox.events) == {"r0", "r1", "r2"}
 
 
+def test_all_of_several_are_accepted_or_none(serve):
+    served = serve(max_waiting=2, slots=1)
+    engine = served.engine
+    assert engine.limits.max_live == engine.room == 3
+    first, *rest = (make_request(f"r{index}", [index], 2) for index in range(4))
+    engine.submit_all([first], served.inbox)
+    refused = [
+        (rest, "engine_overloaded"),
+        ([*rest, make_request("r4", [4], 2)], "too_many_requests"),
+        ([rest[0], make_request("long", [1] * 70, 2)], "context_length_exceeded"),
+        ([rest[0], first], "duplicate_request"),
+        ([rest[0], rest[0]], "duplicate_request"),
+        ([rest[0], make_request("stop", [1], 2, stop=("",))], "invalid_value"),
+    ]
+    for requests, code in refused:
+        with pytest.raises(Refusal) as refusal:
+            engine.submit_all(requests, served.inbox)
+        assert refusal.value.code == code and engine.room == 2
+    engine.submit_all(rest[:2], served.inbox)
+    assert engine.room == 0
+    engine.start()
+    assert engine.stop(20) and engine.room == 3
+    assert {name: served.inbox.finishes(name) for name in served.inbox.events} == dict.fromkeys(
+        ("r0", "r1", "r2"), [LENGTH]
+    )
+    served.assert_at_rest()
+
+
 def test_streams_opened_and_dropped_at_random_leave_nothing_behind(serve):
     served = serve(policy="three_tier", pages=30, slots=4, max_waiting=400)
     rng, wanted, told = random.Random(7), {}, threading.Event()
