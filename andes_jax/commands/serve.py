@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import typer
@@ -44,11 +48,14 @@ def serve(config: Config) -> None:
         bound = bind(server_settings(config))
     except BindError as error:
         raise CommandError(str(error)) from error
-    from andes_jax.build import build_engine
-
     started = time.monotonic()
-    with progress_line() as progress:
-        built = build_engine(config, progress=progress)
+    try:
+        with _end_on_sigterm():
+            built = _build(config)
+        context = server_context(config, built)
+    except BaseException:
+        bound.release()  # later it is the server that gives the addresses back
+        raise
 
     def announce(urls: tuple[str, ...]) -> None:
         lines = [f"{built.model_id} is ready after {time.monotonic() - started:.0f} s: {built.description}"]
@@ -57,7 +64,28 @@ def serve(config: Config) -> None:
             lines.append("no API keys are set: everyone who reaches this address is served (--api-keys)")
         print("\n".join(lines), file=sys.stderr, flush=True)
 
-    raise typer.Exit(serve_until_told(server_context(config, built), bound, announce=announce))
+    raise typer.Exit(serve_until_told(context, bound, announce=announce))
+
+
+def _build(config: Config) -> BuiltEngine:
+    from andes_jax.build import build_engine
+
+    with progress_line() as progress:
+        return build_engine(config, progress=progress)
+
+
+@contextmanager
+def _end_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind the stack, as Ctrl-C does, so that what was taken is given back."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def server_settings(config: Config) -> ServerSettings:
