@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import andes_jax
 from andes_jax.commands.check import check
@@ -15,8 +17,24 @@ from andes_jax.commands.failure import report
 from andes_jax.commands.generate import generate
 from andes_jax.commands.serve import serve
 
+
+class _Program(TyperGroup):
+    """Ends like any program of a pipe when the reader of its output leaves, which click would make a failure."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            value = super().invoke(ctx)
+            sys.stdout.flush()
+            return value
+        except BrokenPipeError:
+            # As under `| head`: nothing is left to say, also not at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(128 + signal.SIGPIPE) from None
+
+
 app = typer.Typer(
     name="andes-jax",
+    cls=_Program,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -51,10 +69,6 @@ def main() -> None:
     """Run the program; failures become one line on stderr and an exit code."""
     try:
         app()
-    except BrokenPipeError:
-        # The reader of our output has gone, as under `| head`; nothing is left to say, also not at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:

@@ -131,6 +131,25 @@ def test_a_backend_that_cannot_start_is_one_line_with_a_way_out(tmp_path, comman
     assert f"JAX_PLATFORMS={platform}" in said and "unexpected" not in said and "Traceback" not in said, said
 
 
+SPILL = """
+import andes_jax.cli
+@andes_jax.cli.app.command()
+def spill(times: int):
+    for _ in range(times):
+        print("a reply")
+andes_jax.cli.main()
+"""
+
+
+@pytest.mark.parametrize("times", ["1", "100000"])
+def test_a_reader_that_leaves_ends_the_program_as_in_any_pipe(times):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-c", SPILL, "spill", times], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_a_traceback_is_there_for_those_who_ask(tmp_path):
     assert "Traceback" in program("serve", "--port", "99999", "--log-level", "debug", cwd=tmp_path).stderr
     assert "Traceback" in program("serve", "--port", "99999", "--log-level=debug", cwd=tmp_path).stderr
