@@ -7,6 +7,8 @@ A Config is complete and immutable once made.
 
 from __future__ import annotations
 
+import difflib
+import logging
 import os
 from collections.abc import Mapping
 from importlib import resources
@@ -21,6 +23,12 @@ from andes_jax.failure import UsageError
 from andes_jax.settings import SECTIONS, Config, Section, environment_name, flag_name
 
 __all__ = ["Config", "ConfigError", "configs_folder", "debug_requested", "load_config", "user_cache_folder", "variants"]
+
+
+VARIABLES = "ANDES_"  # what the names of all variables begin with
+NO_SETTINGS = ("ANDES_CONFIG", "ANDES_DEBUG")  # read by themselves
+
+logger = logging.getLogger(__name__)
 
 
 class ConfigError(UsageError):
@@ -129,14 +137,31 @@ def _from_yaml(text: str, source: str) -> Given:
 def _from_environment(environ: Mapping[str, str]) -> Given:
     given: Given = {}
     for name, text in environ.items():
-        for section in SECTIONS:
-            prefix = environment_name(section, "")
-            if not name.startswith(prefix):
-                continue
-            field = name.removeprefix(prefix).lower()
-            _require_known(section, field, name)
-            given[section, field] = (_parse_text(text, section, field), name)
+        rest = name.removeprefix(VARIABLES)
+        if rest == name or name in NO_SETTINGS:
+            continue
+        section = next((each for each in SECTIONS if rest.startswith(f"{each}_".upper())), None)
+        if section is None:
+            _warn_of_likely_slip(name, text)
+            continue
+        field = rest[len(section) + 1 :].lower()
+        _require_known(section, field, name)
+        given[section, field] = (_parse_text(text, section, field), name)
     return given
+
+
+def _warn_of_likely_slip(name: str, text: str) -> None:
+    """Say that a variable without a section is ignored, if it looks like one of ours and not like an orchestrator's."""
+    if text.startswith(("tcp://", "udp://")):
+        return
+    section, _, field = name.removeprefix(VARIABLES).lower().partition("_")
+    meant = difflib.get_close_matches(section, SECTIONS, n=1, cutoff=0.8)  # below it lies SERVICE, as in _SERVICE_HOST
+    if not meant:
+        field = f"{section}_{field}" if field else section
+        meant = [each for each, model in SECTIONS.items() if field in model.model_fields]
+    if meant:
+        likely = environment_name(meant[0], field)
+        logger.warning("the variable %s is ignored, it names no section; did you mean %s?", name, likely)
 
 
 def _parse_text(text: str, section: str, field: str) -> Any:

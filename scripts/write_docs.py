@@ -45,8 +45,10 @@ A value comes from the first of these that gives one:
 4. `configs/default.yaml`.
 
 An unknown name or a value that cannot be used ends the program with one line that names the setting and its source.
-`ANDES_DEBUG=1` or `--log-level debug` adds tracebacks to error messages. Sizes are bytes, or written like `512MiB`,
-`1.5GiB`, `2G` (binary) or `500MB` (decimal).
+Only a variable without a known section, such as `ANDES_SERVICE_HOST`, is ignored, with a warning where it looks like
+a slip. `api_keys` that are given but empty are an error, not an open server. `ANDES_DEBUG=1` or `--log-level debug`
+adds tracebacks to error messages. Sizes are bytes, or written like `512MiB`, `1.5GiB`, `2G` (binary) or `500MB`
+(decimal).
 """
 
 

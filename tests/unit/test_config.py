@@ -145,8 +145,27 @@ def test_keys_that_are_given_but_empty_do_not_open_the_server(tmp_path, text):
     assert settle(environ={"ANDES_SERVER_CORS_ORIGINS": "null"}).server.cors_origins == ()
 
 
-def test_variables_of_other_programs_are_left_alone():
-    assert settle(environ={"ANDES_HOME": "/", "ANDES_SERVICE_HOST": "10.0.0.1"}) == settle(environ={})
+def test_variables_of_other_programs_are_left_alone(caplog):
+    others = {"ANDES_HOME": "/", "ANDES_SERVICE_HOST": "10.0.0.1", "ANDES_SERVICE_PORT_HTTP": "80", "ANDES_DEBUG": "1"}
+    others |= {"ANDES_PORT": "tcp://10.0.0.1:80", "ANDES_PORT_80_TCP_ADDR": "10.0.0.1", "ANDES_CONFIG": "default"}
+    assert settle(environ=others) == settle(environ={})
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("name", "likely"),
+    [
+        ("ANDES_SERVR_PORT", "ANDES_SERVER_PORT"),
+        ("ANDES_ENGINES_MAX_SEQUENCES", "ANDES_ENGINE_MAX_SEQUENCES"),
+        ("ANDES_MODLE_DTYPE", "ANDES_MODEL_DTYPE"),
+        ("ANDES_API_KEYS", "ANDES_SERVER_API_KEYS"),
+        ("ANDES_PORT", "ANDES_SERVER_PORT"),
+    ],
+)
+def test_a_variable_that_is_likely_a_slip_is_ignored_aloud(caplog, name, likely):
+    assert settle(environ={name: "1"}) == settle(environ={})
+    (message,) = caplog.messages
+    assert name in message and f"{likely}?" in message
 
 
 def test_cache_folder_follows_the_user():
