@@ -71,8 +71,7 @@ class Admission:
             )
 
     async def chat(self, body: ChatBody, call_id: str, arrived_s: float) -> Work:
-        """The requests of a chat call."""
-        self._check_common(body, prompts=1)
+        """The requests of a chat call that was checked."""
         prompt = await self.in_thread(lambda: self._chat_prompt(body))
         name = "max_tokens" if body.max_tokens is not None else "max_completion_tokens"
         asked = body.max_tokens if body.max_tokens is not None else body.max_completion_tokens
@@ -81,8 +80,7 @@ class Admission:
         return self._work(body, call_id, arrived_s, [prompt], [max_tokens], top_logprobs=top)
 
     async def completion(self, body: CompletionBody, call_id: str, arrived_s: float) -> Work:
-        """The requests of a completions call."""
-        self._check_common(body, prompts=len(body.prompt))
+        """The requests of a completions call that was checked."""
         prompts = await self.in_thread(lambda: [self._completion_prompt(body, each) for each in body.prompt])
         limits = [self._max_tokens(len(each.ids), body.max_tokens, "max_tokens", "prompt") for each in prompts]
         scored = body.echo and body.logprobs is not None
@@ -130,14 +128,19 @@ class Admission:
                 param=param,
             )
 
-    def _check_common(self, body: GenerationBody, *, prompts: int) -> None:
+    def check(self, body: GenerationBody) -> None:
+        """Everything that needs no tokens, to be called first; raises ApiError (400, 404)."""
         self.check_model(body.model)
         settings = self._context.settings
-        for name, value, limit in (("n", body.n, settings.max_choices), ("prompt", prompts, settings.max_prompts)):
+        prompts = body.prompt_count
+        for name, what, value, limit in (
+            ("n", "replies to a prompt", body.n, settings.max_choices),
+            ("prompt", "prompts", prompts, settings.max_prompts),
+            ("n" if body.n > 1 else "prompt", "replies", prompts * body.n, self._context.engine.limits.max_live),
+        ):
             if value > limit:
-                what = "prompts" if name == "prompt" else name
                 raise ApiError(
-                    f"Invalid value for '{name}': at most {limit} {what} can be asked for, not {value}.",
+                    f"Invalid value for '{name}': at most {limit} {what} can be asked for in one call, not {value}.",
                     code="invalid_value",
                     param=name,
                 )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from andes_jax.events import TokenEvent
 from andes_jax.request import FinishReason, Refusal, Request
 from server.context import Engine
-from server.errors import ApiError
+from server.errors import ApiError, shutting_down
 from server.mailbox import Mailbox, Piece
 from server.metrics import CallMeter
 
@@ -74,29 +74,36 @@ class FrontEnd:
             self._loop = loop
         if self._loop is not loop:
             raise RuntimeError("a front end belongs to one event loop")
-        state = self.engine.state
-        if state == "starting":
-            raise ApiError("The model is still loading.", status=503, code="engine_not_ready")
-        if state in ("failed", "stopped"):
-            raise ApiError("The engine is not running.", status=503, code="engine_failed")
+        self.check_room(len(requests), meter)
         call = Call(self, requests, meter)
-        submitted: list[Request] = []
+        self._calls.update((request.id, call) for request in requests)
         try:
-            for request in requests:
-                self._calls[request.id] = call
-                self.engine.submit(request, self._sink)
-                submitted.append(request)
-                meter.started()
+            self.engine.submit_all(requests, self._sink)
         except BaseException as error:
             self.forget(request.id for request in requests)
-            for request in submitted:
-                self.engine.cancel(request.id)
-                meter.ended(FinishReason.CANCELLED)
             if isinstance(error, Refusal):
                 meter.refused(error.code)
                 raise ApiError.from_refusal(error) from None
             raise
+        meter.started(len(requests))
         return call
+
+    def check_room(self, count: int, meter: CallMeter) -> None:
+        """Raise the ApiError (503) of a call for which the engine has no room now, before any work goes into it."""
+        state = self.engine.state
+        if state == "starting":
+            error = ApiError("The model is still loading.", status=503, code="engine_not_ready")
+        elif state in ("failed", "stopped"):
+            error = ApiError("The engine is not running.", status=503, code="engine_failed")
+        elif state == "draining":
+            error = shutting_down()
+        elif (room := self.engine.room) < count:
+            message = f"The server is busy: there is room for {room} more replies, and this call asks for {count}."
+            error = ApiError(message, status=503, code="engine_overloaded")
+        else:
+            return
+        meter.refused(error.code or "")
+        raise error
 
     def forget(self, request_ids: Iterable[str]) -> None:
         """Deliver nothing more for these."""

@@ -72,9 +72,9 @@ class CallMeter:
         """The call is about to be submitted."""
         self._metrics.admission.labels(self._tier).observe(now_s - self._arrived_s)
 
-    def started(self) -> None:
-        """The engine took one request."""
-        self._metrics.started.labels(self._endpoint).inc()
+    def started(self, count: int = 1) -> None:
+        """The engine took so many requests."""
+        self._metrics.started.labels(self._endpoint).inc(count)
 
     def refused(self, code: str) -> None:
         """The engine did not take the call."""

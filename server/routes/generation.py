@@ -35,7 +35,7 @@ class GenerationEndpoint[B: GenerationBody](ABC):
 
     @abstractmethod
     async def work(self, body: B, call_id: str, arrived_s: float) -> Work:
-        """Render, encode and check; raises ApiError."""
+        """Render and encode what was checked; raises ApiError."""
 
     @abstractmethod
     def shape(self, body: B, work: Work) -> Shape:
@@ -50,8 +50,10 @@ class GenerationEndpoint[B: GenerationBody](ABC):
     async def _generate(self, body: B, arrived_s: float, scope: Scope, receive: Receive, send: Send) -> None:
         services = self._services
         call_id = f"{self.id_prefix}-{uuid.uuid4().hex}"
-        work = await self.work(body, call_id, arrived_s)
+        services.admission.check(body)
         meter = services.metrics.call(self.endpoint, body.tier, arrived_s)
+        services.front_end.check_room(body.prompt_count * body.n, meter)
+        work = await self.work(body, call_id, arrived_s)
         meter.admitted(services.context.clock.now())
         head = ReplyHead(call_id, services.context.model_id, body.tier_used, services.context.fingerprint)
         shape = self.shape(body, work)

@@ -43,6 +43,10 @@ class CompletionBody(GenerationBody):
             raise fault("must equal 'n': candidates are not ranked here", "best_of")
         return self
 
+    @property
+    def prompt_count(self) -> int:
+        return len(self.prompt)
+
 
 def _token_ids(value: list[Any]) -> bool:
     return all(type(each) is int and each >= 0 for each in value)

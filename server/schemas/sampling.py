@@ -100,6 +100,11 @@ class GenerationBody(Body):
         return self
 
     @property
+    def prompt_count(self) -> int:
+        """Prompts, each of which gets n replies."""
+        return 1
+
+    @property
     def include_usage(self) -> bool:
         """Whether the stream ends with a usage chunk."""
         return self.stream_options is not None and self.stream_options.include_usage

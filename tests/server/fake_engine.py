@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from andes_jax.clock import WallClock
@@ -20,6 +20,7 @@ class FakeLimits:
     max_model_len: int = 2048
     max_sequences: int = 64
     pool_tokens: int = 10_000_000
+    max_live: int = 10_000
 
 
 @dataclass(frozen=True)
@@ -103,15 +104,21 @@ class FakeEngine:
         with self._lock:
             return list(self._live)
 
-    def submit(self, request: Request, sink: EventSink) -> None:
+    @property
+    def room(self) -> int:
+        with self._lock:
+            return max(0, self.max_waiting - len(self._live))
+
+    def submit_all(self, requests: Sequence[Request], sink: EventSink) -> None:
         with self._lock:
             if self.state in ("draining", "stopped"):
                 raise Refusal("The server is shutting down.", "shutting_down")
-            if len(self._live) >= self.max_waiting:
+            if len(self._live) + len(requests) > self.max_waiting:
                 raise Refusal("Too many requests are waiting.", "engine_overloaded")
-            reply = ReplyText(self._table, request.stop, request.skip_special_tokens)
-            self._live[request.id] = _Live(request, sink, self.script(request), reply)
-            self.submitted.append(request)
+            for request in requests:
+                reply = ReplyText(self._table, request.stop, request.skip_special_tokens)
+                self._live[request.id] = _Live(request, sink, self.script(request), reply)
+                self.submitted.append(request)
             self._lock.notify_all()
 
     def cancel(self, request_id: str) -> None:

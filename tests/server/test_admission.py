@@ -164,5 +164,33 @@ async def test_an_engine_that_is_full(connect, stream):
         "code": "engine_overloaded",
     }
     context.engine.release()
-    assert sorted(context.engine.cancelled) == sorted(request.id for request in context.engine.submitted)
-    assert len(context.engine.submitted) == 2
+    assert context.engine.submitted == context.engine.cancelled == []
+    metrics = (await client.get("/metrics")).text
+    assert 'andes_requests_refused_total{code="engine_overloaded",endpoint="/v1/chat/completions"} 1.0' in metrics
+    assert "andes_requests_started_total{" not in metrics
+
+
+async def test_a_full_engine_costs_no_encoding(connect):
+    context = mk_context(says("ok"), max_waiting=2)
+    context.tokenizer.encode = None
+    answer = await connect(context).post("/v1/completions", json=completion(["a", "b"], n=2))
+    assert answer.status_code == 503 and "room for 2" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/chat/completions", chat(n=7), "n"),
+        ("/v1/completions", completion(["a", "b"], n=4), "n"),
+        ("/v1/completions", completion(["a"] * 7), "prompt"),
+    ],
+)
+async def test_what_can_never_fit_is_the_call_s_fault(connect, path, body, param):
+    context = small_context(FakeLimits(max_live=6))
+    answer = await connect(context).post(path, json=body)
+    assert answer.status_code == 400 and "retry-after" not in answer.headers
+    error = answer.json()["error"]
+    asked = len(body.get("prompt", "x")) * body.get("n", 1)
+    assert error["param"] == param
+    assert f"at most 6 replies can be asked for in one call, not {asked}" in error["message"]
+    assert (await connect(context).post("/v1/completions", json=completion(["a", "b"], n=3))).status_code == 200

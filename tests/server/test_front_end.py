@@ -23,6 +23,7 @@ class RecordingEngine:
     """Takes requests and does nothing by itself."""
 
     state = "ready"
+    room = 100
 
     def __init__(self, takes: int = 100) -> None:
         self.takes = takes
@@ -30,11 +31,11 @@ class RecordingEngine:
         self.sinks: list = []
         self.cancelled: list[str] = []
 
-    def submit(self, request, sink):
-        if len(self.requests) >= self.takes:
+    def submit_all(self, requests, sink):
+        if len(self.requests) + len(requests) > self.takes:
             raise Refusal("full", "engine_overloaded")
-        self.requests.append(request)
-        self.sinks.append(sink)
+        self.requests.extend(requests)
+        self.sinks.extend([sink] * len(requests))
 
     def cancel(self, request_id):
         self.cancelled.append(request_id)
@@ -87,10 +88,22 @@ async def test_all_choices_or_none():
     engine = RecordingEngine(takes=2)
     with pytest.raises(ApiError) as raised:
         opened(engine, "a", "b", "c")
-    assert raised.value.status == 503 and engine.cancelled == ["a", "b"]
+    assert raised.value.status == 503 and engine.requests == engine.cancelled == []
 
 
-@pytest.mark.parametrize(("state", "code"), [("starting", "engine_not_ready"), ("failed", "engine_failed")])
+async def test_without_room_the_engine_is_not_asked():
+    engine = RecordingEngine()
+    engine.room = 2
+    opened(engine, "a", "b")
+    with pytest.raises(ApiError, match="room for 2 more replies, and this call asks for 3") as raised:
+        opened(engine, "c", "d", "e")
+    assert raised.value.code == "engine_overloaded" and len(engine.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [("starting", "engine_not_ready"), ("failed", "engine_failed"), ("draining", "shutting_down")],
+)
 async def test_an_engine_that_does_not_serve_is_not_asked(state, code):
     engine = RecordingEngine()
     engine.state = state

@@ -69,7 +69,7 @@ async def test_started_is_the_sum_of_all_ends(connect):
         context.engine.max_waiting = 20
     text = (await client.get("/metrics")).text
     assert total(text, "andes_requests_started_total") == total(text, "andes_requests_finished_total")
-    for reason in ("stop", "length", "failed", "cancelled"):
+    for reason in ("stop", "length", "failed"):
         assert f'finish_reason="{reason}"' in text
     assert total(text, "andes_requests_refused_total") == 2
     assert total(text, "andes_http_requests_total") == 2 * 8
