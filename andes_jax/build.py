@@ -58,6 +58,11 @@ class Fit:
         """Tokens whose keys and values fit the pool."""
         return (self.sizes.pages - 1) * self.sizes.page_tokens
 
+    @property
+    def context_tokens(self) -> int:
+        """Longest prompt with its reply: what is wanted, or less where the pool holds less."""
+        return min(self.limits.max_model_len, self.pool_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class BuiltEngine:
@@ -72,7 +77,10 @@ class BuiltEngine:
 
 
 def fit(config: Config, spec: ModelSpec, device: Device) -> Fit:
-    """Decide sizes. Raises BuildError where not even one sequence of the wanted length would fit the pool."""
+    """Decide sizes. Raises BuildError for what the model or the device cannot do.
+
+    A pool that holds less than one sequence of the wanted length is allowed: requests that cannot fit it are refused.
+    """
     dtype = device.dtype(config.model.dtype)
     max_model_len = config.model.max_model_len or min(spec.max_position, DEFAULT_MODEL_LEN)
     if max_model_len > spec.max_position:
@@ -148,10 +156,12 @@ def build_engine(config: Config, *, progress: Progress | None = None) -> BuiltEn
 
 def describe(chosen: Fit, policy: str) -> str:
     """One line: dtype, device, and how much fits."""
+    wanted = chosen.limits.max_model_len
+    limited = f" (the cache holds no more; max_model_len is {wanted})" if chosen.context_tokens < wanted else ""
     return (
         f"{chosen.dtype.name} on {chosen.device.kind} with {chosen.sizes.implementation} attention, "
         f"{chosen.limits.max_sequences} sequences, "
-        f"{chosen.limits.max_model_len} tokens each at most, {chosen.pool_tokens} tokens of cache "
+        f"{chosen.context_tokens} tokens each at most{limited}, {chosen.pool_tokens} tokens of cache "
         f"({format_byte_size(chosen.pool_bytes)}), policy {policy}"
     )
 

@@ -144,10 +144,16 @@ def _chat_template(checkpoint: Checkpoint) -> str:
 
 def _sizes(chosen: Fit) -> tuple[Fit, str]:
     longest = chosen.limits.max_model_len
-    whole = chosen.pool_tokens // longest
+    if chosen.context_tokens < longest:
+        room = (
+            f"which limits prompt and reply together to {chosen.context_tokens} tokens instead of {longest} "
+            "(a larger --kv-pool-bytes holds more)"
+        )
+    else:
+        room = f"{chosen.pool_tokens // longest} replies of the longest length ({longest}) at once"
     return chosen, (
-        f"{format_byte_size(chosen.pool_bytes)} in {chosen.dtype.name}: {chosen.pool_tokens} tokens, {whole} replies "
-        f"of the longest length ({longest}) at once, pages of {chosen.sizes.page_tokens} tokens"
+        f"{format_byte_size(chosen.pool_bytes)} in {chosen.dtype.name}: {chosen.pool_tokens} tokens, {room}, "
+        f"pages of {chosen.sizes.page_tokens} tokens"
     )
 
 

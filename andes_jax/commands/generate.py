@@ -55,11 +55,12 @@ def generate(
     with progress_line(quiet_in_logs=True) as progress:
         built = build_engine(config, progress=progress)
     prompt_ids = _encode(built, prompt, system, raw)
+    context = min(built.engine.limits.max_model_len, built.engine.limits.pool_tokens)
     request = Request(
         id=_REQUEST_ID,
         prompt_ids=tuple(prompt_ids),
         sampling=SamplingParams(
-            max_tokens=min(max_tokens, max(1, built.engine.limits.max_model_len - len(prompt_ids))),
+            max_tokens=min(max_tokens, max(1, context - len(prompt_ids))),
             temperature=temperature,
             top_p=top_p,
             seed=secrets.randbelow(2**31) if seed is None else seed,

@@ -60,6 +60,14 @@ def test_a_pool_without_a_page_is_refused(spec):
         fit(settle(), spec, replace(CPU, free_bytes=1000))
 
 
+def test_a_pool_below_the_longest_length_limits_the_context(spec):
+    settings = settle(engine__kv_pool_bytes="10MiB", engine__page_tokens=64, model__dtype="float32")
+    chosen = fit(settings, spec, CPU)
+    assert chosen.context_tokens == chosen.pool_tokens == 128 < chosen.limits.max_model_len
+    assert "128 tokens each at most (the cache holds no more; max_model_len is 8192)" in describe(chosen, "fcfs")
+    assert fit(settle(), spec, CPU).context_tokens == 8192
+
+
 def test_the_description_is_one_line_with_what_was_chosen(spec):
     line = describe(fit(settle(model__dtype="float32", engine__max_sequences=7), spec, CPU), "fcfs")
     assert "\n" not in line

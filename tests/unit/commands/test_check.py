@@ -45,6 +45,9 @@ def test_a_cache_folder_that_cannot_be_made_is_a_problem(tmp_path):
 def test_sizes_that_do_not_fit_are_problems(tmp_path):
     huge = rows(findings(settle(tmp_path, engine__kv_pool_bytes="64TiB")))
     assert not huge["memory"][0] and "64.0 TiB" in huge["memory"][1]
+    small = rows(findings(settle(tmp_path, engine__kv_pool_bytes="10MiB", model__dtype="float32")))
+    good, words = small["cache of keys and values"]
+    assert good and "limits prompt and reply together to 128 tokens instead of 8192" in words
     tiny = rows(findings(settle(tmp_path, engine__kv_pool_bytes="1")))
     assert not tiny["cache of keys and values"][0] and "memory" not in tiny
 

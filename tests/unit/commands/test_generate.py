@@ -20,7 +20,7 @@ from andes_jax.request import FinishReason, Request, SamplingParams, Tier
 class FakeEngine:
     """Sends texts one by one from a thread of its own, until it is told to stop."""
 
-    limits = SimpleNamespace(max_model_len=100)
+    limits = SimpleNamespace(max_model_len=100, pool_tokens=1000)
 
     def __init__(self, texts: list[str], finish: FinishReason = FinishReason.STOP, message: str | None = None) -> None:
         self.texts, self.finish, self.message = texts, finish, message
@@ -118,6 +118,9 @@ def test_a_reply_fits_the_models_length(generate):
     engine = FakeEngine([], FinishReason.LENGTH)
     result = generate(engine, "one two", "--raw", "--max-tokens", "1000")
     assert engine.requests[0].sampling.max_tokens == 97
+    engine.limits = SimpleNamespace(max_model_len=100, pool_tokens=64)
+    generate(engine, "one two", "--raw", "--max-tokens", "1000")
+    assert engine.requests[1].sampling.max_tokens == 61, "what the cache holds is the limit too"
     assert "--max-tokens" in result.stderr and result.exit_code == 0
 
 
