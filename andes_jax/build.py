@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 
 from andes_jax.byte_size import format_byte_size
@@ -57,6 +58,11 @@ class Fit:
     def pool_tokens(self) -> int:
         """Tokens whose keys and values fit the pool."""
         return (self.sizes.pages - 1) * self.sizes.page_tokens
+
+    @property
+    def needed_bytes(self) -> int:
+        """Bytes of the weights and the pool."""
+        return self.weight_bytes + self.pool_bytes
 
     @property
     def context_tokens(self) -> int:
@@ -130,13 +136,17 @@ def build_engine(config: Config, *, progress: Progress | None = None) -> BuiltEn
     checkpoint = open_checkpoint(config.model.source)
     tokenizer = checkpoint.tokenizer()
     chosen = fit(config, checkpoint.spec, current_device())
+    if chosen.needed_bytes > chosen.device.memory_bytes > 0:
+        raise BuildError(memory_problem(chosen))
     say(f"loading {checkpoint.source}")
-    decoder = fill(
-        abstract_decoder(chosen.spec, chosen.dtype, chosen.sizes.implementation), checkpoint.arrays(chosen.dtype)
-    )
-    runner = DeviceRunner(decoder, chosen.sizes)
-    if config.engine.warmup:
-        runner.warm(lambda name, done, total: say(f"compiling {name} ({done} of {total})"))
+    try:
+        runner = _load(checkpoint, chosen)
+        if config.engine.warmup:
+            runner.warm(lambda name, done, total: say(f"compiling {name} ({done} of {total})"))
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise BuildError(memory_problem(chosen)) from error
     engine = Engine(
         _scheduler(config, chosen), runner, tokenizer.table, WallClock(), max_waiting=config.engine.max_waiting
     )
@@ -152,6 +162,25 @@ def build_engine(config: Config, *, progress: Progress | None = None) -> BuiltEn
         description=describe(chosen, config.scheduling.policy),
         compiles_after_ready=compiles.after_ready,
     )
+
+
+def _load(checkpoint: Checkpoint, chosen: Fit) -> DeviceRunner:
+    empty = abstract_decoder(chosen.spec, chosen.dtype, chosen.sizes.implementation)
+    return DeviceRunner(fill(empty, checkpoint.arrays(chosen.dtype)), chosen.sizes)
+
+
+def memory_words(chosen: Fit) -> str:
+    """What is needed and what there is."""
+    device = chosen.device
+    return (
+        f"{format_byte_size(chosen.weight_bytes)} of weights and {format_byte_size(chosen.pool_bytes)} of cache, "
+        f"{format_byte_size(device.free_bytes)} of {format_byte_size(device.memory_bytes)} free"
+    )
+
+
+def memory_problem(chosen: Fit) -> str:
+    """One line for where that does not fit, with ways out."""
+    return f"{memory_words(chosen)}; choose a smaller --kv-pool-bytes, --dtype bfloat16, or a smaller model"
 
 
 def describe(chosen: Fit, policy: str) -> str:

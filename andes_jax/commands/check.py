@@ -106,13 +106,15 @@ def _device(device: Device) -> tuple[Device, str]:
 
 
 def _compile_cache(folder: Path) -> str:
+    from andes_jax.runtime.compile_watch import CacheFolderError
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".andes-jax-check"
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        raise Problem(f"{folder} cannot be written ({error.strerror}); choose another --compile-cache-dir") from error
+        raise CacheFolderError(folder, error) from error
     sizes = [path.stat().st_size for path in folder.iterdir() if path.is_file()]
     return f"{folder}, {len(sizes)} files, {format_byte_size(sum(sizes))}"
 
@@ -158,14 +160,11 @@ def _sizes(chosen: Fit) -> tuple[Fit, str]:
 
 
 def _memory(chosen: Fit) -> str:
-    needed, free = chosen.weight_bytes + chosen.pool_bytes, chosen.device.free_bytes
-    words = (
-        f"{format_byte_size(chosen.weight_bytes)} of weights and {format_byte_size(chosen.pool_bytes)} of cache, "
-        f"{format_byte_size(free)} free"
-    )
-    if free and needed > free:
-        raise Problem(f"{words}; choose a smaller --kv-pool-bytes, --dtype bfloat16, or a smaller model")
-    return words
+    from andes_jax.build import memory_problem, memory_words
+
+    if chosen.needed_bytes > chosen.device.free_bytes > 0:
+        raise Problem(memory_problem(chosen))
+    return memory_words(chosen)
 
 
 def _shapes(chosen: Fit) -> str:

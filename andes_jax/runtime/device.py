@@ -65,21 +65,25 @@ def current_device() -> Device:
 
 def has_bfloat16_products() -> bool:
     """Whether this CPU multiplies bfloat16 in hardware."""
-    return bool({"avx512_bf16", "amx_bf16", "bf16"} & set(_cpu_info("flags", "Features").split()))
+    return bool({"avx512_bf16", "amx_bf16", "bf16"} & set(_named_value("/proc/cpuinfo", "flags", "Features").split()))
 
 
 def _machine_memory() -> tuple[int, int]:
+    """Bytes in all, and those that can be had: what files only occupy until somebody needs it counts as free."""
     page = os.sysconf("SC_PAGE_SIZE")
-    return page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+    total, unused = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+    available = _named_value("/proc/meminfo", "MemAvailable")
+    return total, int(available.split()[0]) * 1024 if available else unused
 
 
 def _cpu_name() -> str:
-    return _cpu_info("model name") or "cpu"
+    return _named_value("/proc/cpuinfo", "model name") or "cpu"
 
 
-def _cpu_info(*names: str) -> str:
+def _named_value(file: str, *names: str) -> str:
+    """The first value of one of these names in a file of `name: value` lines; empty where there is none."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
     except OSError:
         return ""
     for line in lines:

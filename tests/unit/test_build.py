@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import jax
 import pytest
 
-from andes_jax.build import BuildError, describe, fit
+import andes_jax.build
+from andes_jax.build import BuildError, build_engine, describe, fit
 from andes_jax.config import load_config
 from andes_jax.model.checkpoints import open_checkpoint
 from andes_jax.runtime.device import Device
@@ -66,6 +68,21 @@ def test_a_pool_below_the_longest_length_limits_the_context(spec):
     assert chosen.context_tokens == chosen.pool_tokens == 128 < chosen.limits.max_model_len
     assert "128 tokens each at most (the cache holds no more; max_model_len is 8192)" in describe(chosen, "fcfs")
     assert fit(settle(), spec, CPU).context_tokens == 8192
+
+
+def test_memory_is_refused_before_it_is_taken_and_where_the_device_runs_out(monkeypatch):
+    def exhausted(checkpoint, chosen):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+
+    monkeypatch.setattr(andes_jax.build, "keep_compiled", lambda folder: None)
+    monkeypatch.setattr(andes_jax.build, "_load", exhausted)
+    said: list[str] = []
+    with pytest.raises(BuildError, match=r"100\.0 TiB of cache.*--kv-pool-bytes"):
+        build_engine(settle(engine__kv_pool_bytes="100TiB"), progress=said.append)
+    assert said == [], "nothing was loaded"
+    with pytest.raises(BuildError, match=r"16\.. MiB of cache.*--kv-pool-bytes"):
+        build_engine(settle(engine__kv_pool_bytes="17MiB"), progress=said.append)
+    assert len(said) == 1
 
 
 def test_the_description_is_one_line_with_what_was_chosen(spec):

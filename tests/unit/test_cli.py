@@ -131,6 +131,19 @@ def test_a_backend_that_cannot_start_is_one_line_with_a_way_out(tmp_path, comman
     assert f"JAX_PLATFORMS={platform}" in said and "unexpected" not in said and "Traceback" not in said, said
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "parts"),
+    [
+        ("--kv-pool-bytes", "100TiB", ["100.0 TiB of cache", "--kv-pool-bytes"]),
+        ("--compile-cache-dir", "/proc/x", ["/proc/x", "cannot be written", "--compile-cache-dir"]),
+    ],
+)
+def test_what_the_machine_cannot_hold_is_refused_by_the_name_of_the_setting(tmp_path, flag, value, parts):
+    done = program("generate", "x", flag, value, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert all(part in done.stderr for part in parts) and "unexpected" not in done.stderr, done.stderr
+
+
 SPILL = """
 import andes_jax.cli
 @andes_jax.cli.app.command()
