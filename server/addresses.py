@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,20 +22,34 @@ class BindError(Exception):
 
 
 @dataclass(frozen=True)
+class TakenPath:
+    """A path in the file system where a Unix socket of ours was made."""
+
+    path: Path
+    inode: int
+
+    def unlink(self) -> None:
+        """Remove our socket, and nothing that came to its place."""
+        with suppress(FileNotFoundError):
+            if self.path.lstat().st_ino == self.inode:
+                self.path.unlink()
+
+
+@dataclass(frozen=True)
 class BoundServer:
-    """Addresses that are taken but not yet listened on."""
+    """Addresses that are listened on. Connections wait there until somebody serves them."""
 
     config: RepairedConfig
     sockets: Sockets
     urls: tuple[str, ...]
-    unix_socket: Path | None
+    unix_socket: TakenPath | None
 
     def release(self) -> None:
         """Give the addresses back; to be called once, whether the server has run or not."""
         for sock in (*self.sockets.secure_sockets, *self.sockets.insecure_sockets):
             sock.close()
         if self.unix_socket is not None:
-            self.unix_socket.unlink(missing_ok=True)
+            self.unix_socket.unlink()
 
 
 def bind(settings: ServerSettings) -> BoundServer:
@@ -51,27 +66,31 @@ def bind(settings: ServerSettings) -> BoundServer:
             files = f"the certificate {settings.certfile} with the key {settings.keyfile}"
             raise BindError(f"cannot use {files}: {error}") from error
     taken: list[socket.socket] = []
+    unix_socket = None
     try:
-        taken.append(_take_port(settings.host, settings.port))
+        taken.append(_take_port(settings.host, settings.port, config.backlog))
         if settings.insecure_port is not None:
-            taken.append(_take_port(settings.host, settings.insecure_port))
+            taken.append(_take_port(settings.host, settings.insecure_port, config.backlog))
         if settings.unix_socket is not None:
-            taken.append(_take_path(settings.unix_socket))
+            sock, unix_socket = _take_path(settings.unix_socket, config.backlog)
+            taken.append(sock)
     except BindError:
         for sock in taken:
             sock.close()
         raise
     secure = taken[:1] if config.ssl_enabled else []
     urls = [_url("https" if sock in secure else "http", sock) for sock in taken]
-    return BoundServer(config, Sockets(secure, taken[len(secure) :], []), tuple(urls), settings.unix_socket)
+    return BoundServer(config, Sockets(secure, taken[len(secure) :], []), tuple(urls), unix_socket)
 
 
-def _take_port(host: str, port: int) -> socket.socket:
+def _take_port(host: str, port: int, backlog: int) -> socket.socket:
+    """A listening socket: a port that is only bound can still be taken by others."""
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.bind((host, port))
+        sock.listen(backlog)
     except OSError as error:
         sock.close()
         raise BindError(f"cannot listen on {_bracketed(host)}:{port}: {error.strerror or error}") from error
@@ -79,26 +98,34 @@ def _take_port(host: str, port: int) -> socket.socket:
     return sock
 
 
-def _take_path(path: Path) -> socket.socket:
-    """A Unix socket; one left by a server that is gone is replaced."""
+def _take_path(path: Path, backlog: int) -> tuple[socket.socket, TakenPath]:
+    """A listening Unix socket; one left by a server that is gone is replaced."""
+    made = None
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if path.exists() and stat.S_ISSOCK(path.stat().st_mode) and not _somebody_listens(path):
             path.unlink()
         sock.bind(str(path))
+        made = TakenPath(path, path.lstat().st_ino)
+        sock.listen(backlog)
     except OSError as error:
         sock.close()
+        if made is not None:
+            made.unlink()
         raise BindError(f"cannot listen on {path}: {error.strerror or error}") from error
     sock.setblocking(False)
-    return sock
+    return sock, made
 
 
 def _somebody_listens(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # or a server whose queue is full would hold us
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
             return False
+        except BlockingIOError:
+            return True
     return True
 
 
