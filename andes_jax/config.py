@@ -186,6 +186,8 @@ def _section(name: str, given: Given) -> Section:
     except ValidationError as error:
         first = error.errors()[0]
         reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        if first["type"] == "tuple_type":
+            reason = "should be a list, such as [first, second]"
         if not first["loc"]:
             raise ConfigError(reason) from error
         field = str(first["loc"][0])

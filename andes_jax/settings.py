@@ -140,6 +140,19 @@ class ServerSettings(Section):
             raise ValueError("server.certfile and server.keyfile go together: give both or none")
         return self
 
+    @model_validator(mode="after")
+    def _insecure_port_beside_tls(self) -> ServerSettings:
+        if self.insecure_port is None:
+            return self
+        if self.certfile is None:
+            raise ValueError(
+                "server.insecure_port is a second port beside TLS: give server.certfile and server.keyfile too, "
+                "or only server.port to serve in the clear"
+            )
+        if self.insecure_port == self.port != 0:
+            raise ValueError(f"server.insecure_port and server.port are both {self.port}: give two ports")
+        return self
+
 
 class Config(Section):
     """All settings."""

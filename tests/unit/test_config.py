@@ -14,6 +14,8 @@ from andes_jax.byte_size import format_byte_size, parse_byte_size
 from andes_jax.config import ConfigError, configs_folder, debug_requested, load_config, user_cache_folder, variants
 from andes_jax.settings import SECTIONS
 
+TLS = {"server.certfile": "c.pem", "server.keyfile": "k.pem"}
+
 
 def settle(**arguments):
     return load_config(**{"environ": {"HOME": "/home-of-nobody"}, **arguments})
@@ -84,6 +86,8 @@ def test_field_names_are_unique_because_flags_are():
         ({"flags": {"scheduling.alpha": "nan"}}, ["scheduling.alpha", "finite"]),
         ({"flags": {"scheduling.policy": "lifo"}}, ["scheduling.policy", "three_tier", "fcfs"]),
         ({"flags": {"server.certfile": "x.pem"}}, ["server.certfile", "server.keyfile"]),
+        ({"flags": {"server.insecure_port": "80"}}, ["server.insecure_port", "server.certfile", "server.port"]),
+        ({"flags": TLS | {"server.insecure_port": "8000"}}, ["server.insecure_port", "server.port", "8000"]),
         ({"flags": {"server.nothing": "x"}}, ["server.nothing"]),
         ({"file": "nowhere.yaml"}, ["nowhere.yaml", "low-memory"]),
         ({"file": "."}, ["'.'", "directory"]),
@@ -103,6 +107,8 @@ def test_what_cannot_be_used_is_named_with_its_source(arguments, parts):
         ("- 1", "sections"),
         ("server: {port: [", "not YAML"),
         ("server: {port: yes}", "server.port"),
+        ("server: {api_keys: abc}", "should be a list, such as [first, second]"),
+        ("server: {cors_origins: null}", "should be a list"),
         ("1: {port: 1}", "unknown section"),
         ("server: {1: 1}", "server.1"),
     ],
@@ -178,6 +184,11 @@ def test_cache_folder_follows_the_user():
 def test_debug_is_asked_for_by_variable():
     assert debug_requested({"ANDES_DEBUG": "1"})
     assert not debug_requested({"ANDES_DEBUG": "0"}) and not debug_requested({})
+
+
+def test_two_ports_may_both_be_left_to_the_system():
+    server = settle(flags=TLS | {"server.port": "0", "server.insecure_port": "0"}).server
+    assert (server.port, server.insecure_port) == (0, 0)
 
 
 def test_a_config_cannot_be_changed():

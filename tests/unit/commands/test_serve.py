@@ -44,11 +44,12 @@ def settle(**server):
 
 def test_every_setting_reaches_the_server():
     assert set(OTHER) | NOT_THE_SERVERS == set(Settings.model_fields)
-    standard = server_settings(settle())
-    for field in OTHER.keys() - {"certfile", "keyfile"}:
+    standard, tls = server_settings(settle()), {"certfile": "c.pem", "keyfile": "k.pem"}
+    for field in OTHER.keys() - tls.keys() - {"insecure_port"}:
         assert server_settings(settle(**{field: OTHER[field]})) != standard, field
-    both = server_settings(settle(certfile="c.pem", keyfile="k.pem"))
+    both = server_settings(settle(**tls))
     assert replace(both, certfile=None, keyfile=None) == standard
+    assert server_settings(settle(**tls, insecure_port=2)) == replace(both, insecure_port=2)
     assert (both.certfile, both.keyfile) == (Path("c.pem"), Path("k.pem"))
 
 
