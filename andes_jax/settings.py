@@ -122,7 +122,7 @@ class ServerSettings(Section):
     keep_alive: float = Field(ge=0, le=3600, description="Seconds that a connection without a call is kept open.")
     max_body_bytes: ByteSize = Field(ge=1024, description="Largest request body, like 16MiB.")
     max_pending_bytes: ByteSize = Field(
-        ge=1024, description="Request bodies held at the same time before they are admitted, together."
+        ge=1024, description="Bytes of request bodies that are being received and read at the same time, together."
     )
     max_choices: int = Field(ge=1, le=128, description="Largest n of one call.")
     max_prompts: int = Field(ge=1, le=4096, description="Most prompts of one completions call.")

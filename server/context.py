@@ -53,6 +53,9 @@ class Engine(Protocol):
 class TokenTable(Protocol):
     """The bytes of each token."""
 
+    @property
+    def strip_leading_space(self) -> bool: ...
+
     def bytes_of(self, token_id: int) -> bytes: ...
 
     def is_special(self, token_id: int) -> bool: ...

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from andes_jax.events import TokenLogprobs
 from andes_jax.request import Request
 from server.context import TokenTable
+from server.text_offsets import TextOffsets, offsets_in
 
 FLOOR = -9999.0  # stands for minus infinity
 
@@ -52,29 +52,32 @@ class ChatLogprobs:
 class CompletionLogprobs:
     """Parallel lists over the tokens of one reply, and where in its text each begins."""
 
-    def __init__(self, table: TokenTable) -> None:
+    def __init__(self, table: TokenTable, *, skip_special: bool, echoed: str = "") -> None:
+        """Whether the reply's text leaves special tokens out, and the text that comes before it."""
         self._table = table
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._offset = 0  # characters begun so far
+        self._reply = TextOffsets(table, skip_special=skip_special, start=len(echoed))
 
-    def prompt(self, ids: Sequence[int], entries: Sequence[TokenLogprobs | None]) -> dict[str, Any]:
-        """The echoed prompt's; a token that nothing precedes has null."""
-        return self._lists(list(zip(ids, entries, strict=True)))
+    def prompt(self, ids: Sequence[int], entries: Sequence[TokenLogprobs | None], text: str | None) -> dict[str, Any]:
+        """The echoed prompt's, given as a text or shown as its tokens decode; a token that nothing precedes has null."""
+        if text is None:
+            shown = TextOffsets(self._table, skip_special=True)
+            offsets = [shown.next(token_id) for token_id in ids]
+        else:
+            offsets = offsets_in(text, ids, self._table)
+        return self._lists(ids, entries, offsets)
 
     def render(self, entries: Sequence[TokenLogprobs]) -> dict[str, Any]:
-        """The next tokens'."""
-        return self._lists([(entry.token_id, entry) for entry in entries])
+        """The reply's next tokens'."""
+        ids = [entry.token_id for entry in entries]
+        return self._lists(ids, entries, [self._reply.next(token_id) for token_id in ids])
 
-    def _lists(self, tokens: list[tuple[int, TokenLogprobs | None]]) -> dict[str, Any]:
-        lists: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
-        for token_id, entry in tokens:
-            lists["tokens"].append(self._text(token_id))
-            lists["token_logprobs"].append(None if entry is None else finite(entry.logprob))
-            lists["top_logprobs"].append(None if entry is None else self._top(entry))
-            lists["text_offset"].append(self._offset)
-            if not self._table.is_special(token_id):
-                self._offset += len(self._decoder.decode(self._table.bytes_of(token_id)))
-        return lists
+    def _lists(self, ids: Sequence[int], entries: Sequence[TokenLogprobs | None], offsets: list[int]) -> dict[str, Any]:
+        return {
+            "tokens": [self._text(token_id) for token_id in ids],
+            "token_logprobs": [None if entry is None else finite(entry.logprob) for entry in entries],
+            "top_logprobs": [None if entry is None else self._top(entry) for entry in entries],
+            "text_offset": offsets,
+        }
 
     def _top(self, entry: TokenLogprobs) -> dict[str, float]:
         top: dict[str, float] = {}

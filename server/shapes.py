@@ -89,7 +89,12 @@ class CompletionShape:
         self._tokenizer = tokenizer
         self._echo = echo
         self._begun: set[int] = set()
-        self._logprobs = [CompletionLogprobs(tokenizer.table) for _ in work.requests] if logprobs else None
+        self._logprobs = [self._lists(index) for index in range(len(work.requests))] if logprobs else None
+
+    def _lists(self, index: int) -> CompletionLogprobs:
+        echoed = self._prompt_text(index) if self._echo else ""
+        skip = self._work.requests[index].skip_special_tokens
+        return CompletionLogprobs(self._tokenizer.table, skip_special=skip, echoed=echoed)
 
     def _prompt_text(self, index: int) -> str:
         prompt = self._work.prompts[index // self._work.choices]
@@ -105,7 +110,8 @@ class CompletionShape:
                 rendered = None
                 if self._logprobs and piece.prompt_logprobs is not None:
                     ids = self._work.requests[index].prompt_ids
-                    rendered = self._logprobs[index].prompt(ids, piece.prompt_logprobs)
+                    given = self._work.prompts[index // self._work.choices].text
+                    rendered = self._logprobs[index].prompt(ids, piece.prompt_logprobs, given)
                 parts.append((self._prompt_text(index), rendered))
         text = piece.text
         entries = shown(piece.logprobs, self._work.requests[index], self._tokenizer.table) if self._logprobs else []

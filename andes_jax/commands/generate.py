@@ -15,6 +15,7 @@ from andes_jax.commands.options import takes_settings
 from andes_jax.commands.progress import progress_line
 from andes_jax.config import Config
 from andes_jax.events import TokenEvent
+from andes_jax.failure import UsageError
 from andes_jax.request import FinishReason, Request, SamplingParams, Tier
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ def generate(
     if prompt == "-":
         prompt = sys.stdin.read()
     if not prompt:
-        raise CommandError("the prompt is empty; give a text, or - and a text on standard input")
+        raise UsageError("the prompt is empty; give a text, or - and a text on standard input")
     if raw and system is not None:
-        raise CommandError("--system needs the chat template, which --raw leaves out; give one of them")
+        raise UsageError("--system needs the chat template, which --raw leaves out; give one of them")
     from andes_jax.build import build_engine
 
     with progress_line(quiet_in_logs=True) as progress:

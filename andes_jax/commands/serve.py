@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def serve(config: Config) -> None:
     """Serve a model over HTTP/1.1 and HTTP/2 with the OpenAI API.
 
-    Compiles what it needs first (a minute or two once, seconds later) and says when it is ready.
+    Compiles what it needs first (a minute or two, seconds with the same settings again) and says when it is ready.
     SIGTERM or Ctrl-C lets running replies finish, up to --shutdown-timeout.
 
     Examples:

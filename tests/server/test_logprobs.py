@@ -24,7 +24,7 @@ def request(*, skip: bool = True, stop_ids: tuple[int, ...] = ()) -> Request:
 def test_what_is_not_finite_becomes_the_floor(value):
     assert finite(value) == FLOOR
     entry = TokenLogprobs(0, value, (0, 1), (-0.1, value))
-    for rendered in (ChatLogprobs(TABLE).render([entry]), CompletionLogprobs(TABLE).render([entry])):
+    for rendered in (ChatLogprobs(TABLE).render([entry]), CompletionLogprobs(TABLE, skip_special=True).render([entry])):
         assert b"null" not in orjson.dumps(rendered).replace(b'"refusal":null', b"")
 
 
@@ -41,16 +41,16 @@ def test_tokens_without_text_are_left_out():
 
 
 def test_offsets_count_characters():
-    lists = CompletionLogprobs(TABLE)
-    prompt = lists.prompt([5, 0, 1], [None, TokenLogprobs(0, -1.0), TokenLogprobs(1, -1.0)])
+    lists = CompletionLogprobs(TABLE, skip_special=True, echoed=TABLE.decode([5, 0, 1]))
+    prompt = lists.prompt([5, 0, 1], [None, TokenLogprobs(0, -1.0), TokenLogprobs(1, -1.0)], None)
     reply = lists.render([TokenLogprobs(each, -1.0) for each in (2, 3, 4, 0)])
     assert prompt["tokens"] == ["<eos>", "a", "bytes:\\xc3"] and reply["tokens"] == ["bytes:\\xa9", " ", "界", "a"]
-    assert prompt["text_offset"] == [0, 0, 1] and reply["text_offset"] == [1, 2, 3, 4]
+    assert prompt["text_offset"] == [0, 0, 1] and reply["text_offset"] == [2, 3, 4, 5]
     assert prompt["token_logprobs"] == [None, -1.0, -1.0] and prompt["top_logprobs"][0] is None
 
 
 def test_of_tokens_with_the_same_text_the_likeliest_stays():
-    rendered = CompletionLogprobs(TABLE).render([TokenLogprobs(0, -0.1, (0, 6, 3), (-0.1, -2.0, -3.0))])
+    rendered = CompletionLogprobs(TABLE, skip_special=True).render([TokenLogprobs(0, -0.1, (0, 6, 3), (-0.1, -2.0, -3.0))])
     assert rendered["top_logprobs"] == [{"a": -0.1, " ": -3.0}]
     both = ChatLogprobs(TABLE).render([TokenLogprobs(0, -0.1, (0, 6), (-0.1, -2.0))])["content"][0]["top_logprobs"]
     assert [each["logprob"] for each in both] == [-0.1, -2.0]

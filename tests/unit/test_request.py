@@ -30,11 +30,10 @@ def test_tiers_sort_by_urgency():
     assert sorted([Tier.BATCH, Tier.REALTIME, Tier.STREAMING]) == [Tier.REALTIME, Tier.STREAMING, Tier.BATCH]
 
 
-def test_a_request_cannot_be_changed_and_its_labels_do_not_tell_it_apart():
+def test_a_request_cannot_be_changed():
     request = Request("a", (1, 2), PLAIN)
     with pytest.raises(FrozenInstanceError):
         request.id = "b"  # type: ignore[misc]
-    assert request == replace(request, labels={"route": "/v1/completions"})
 
 
 def test_a_refusal_is_raised_and_says_why():
