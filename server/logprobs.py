@@ -58,7 +58,7 @@ class CompletionLogprobs:
         self._reply = TextOffsets(table, skip_special=skip_special, start=len(echoed))
 
     def prompt(self, ids: Sequence[int], entries: Sequence[TokenLogprobs | None], text: str | None) -> dict[str, Any]:
-        """The echoed prompt's, given as a text or shown as its tokens decode; a token that nothing precedes has null."""
+        """The echoed prompt's, which came as a text (None: as tokens); a token that nothing precedes has null."""
         if text is None:
             shown = TextOffsets(self._table, skip_special=True)
             offsets = [shown.next(token_id) for token_id in ids]

@@ -50,7 +50,8 @@ def test_offsets_count_characters():
 
 
 def test_of_tokens_with_the_same_text_the_likeliest_stays():
-    rendered = CompletionLogprobs(TABLE, skip_special=True).render([TokenLogprobs(0, -0.1, (0, 6, 3), (-0.1, -2.0, -3.0))])
+    entry = TokenLogprobs(0, -0.1, (0, 6, 3), (-0.1, -2.0, -3.0))
+    rendered = CompletionLogprobs(TABLE, skip_special=True).render([entry])
     assert rendered["top_logprobs"] == [{"a": -0.1, " ": -3.0}]
     both = ChatLogprobs(TABLE).render([TokenLogprobs(0, -0.1, (0, 6), (-0.1, -2.0))])["content"][0]["top_logprobs"]
     assert [each["logprob"] for each in both] == [-0.1, -2.0]
