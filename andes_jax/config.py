@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import yaml
 from pydantic import ValidationError
 
 from andes_jax.failure import UsageError
-from andes_jax.settings import SECTIONS, Config, Section, environment_name, flag_name
+from andes_jax.settings import SECTIONS, Config, Section, environment_name, field_type, flag_name
 
 __all__ = ["Config", "ConfigError", "configs_folder", "debug_requested", "load_config", "user_cache_folder", "variants"]
 
@@ -167,8 +167,8 @@ def _warn_of_likely_slip(name: str, text: str) -> None:
 def _parse_text(text: str, section: str, field: str) -> Any:
     """Variables and flags hold text: empty and null mean none, and lists are separated by commas."""
     none = text.strip().lower() in ("", "null", "none")
-    annotation = str(SECTIONS[section].model_fields[field].annotation)
-    if annotation.startswith("tuple"):
+    kind, _ = field_type(SECTIONS[section].model_fields[field])
+    if get_origin(kind) is tuple:
         return () if none else tuple(part.strip() for part in text.split(",") if part.strip())
     return None if none else text.strip()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic.fields import FieldInfo
 
 from andes_jax.byte_size import ByteSize
 
@@ -179,3 +181,15 @@ def environment_name(section: str, field: str) -> str:
 def flag_name(field: str) -> str:
     """The command-line flag that sets a field, such as --max-sequences. Field names are unique over the sections."""
     return "MODEL" if field == "source" else "--" + field.replace("_", "-")
+
+
+def field_type(info: FieldInfo) -> tuple[Any, list[Any]]:
+    """A field's type without None and annotations, and what annotated it: bounds and validators."""
+    kind, extras = info.annotation, list(info.metadata)
+    while get_origin(kind) in (Annotated, Union, UnionType):
+        if get_origin(kind) is Annotated:
+            kind, *more = get_args(kind)
+            extras += [part for extra in more for part in getattr(extra, "metadata", [extra])]
+        else:
+            kind = next(each for each in get_args(kind) if each is not type(None))
+    return kind, extras

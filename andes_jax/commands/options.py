@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import annotated_types
 import typer
 from pydantic.fields import FieldInfo
 
+from andes_jax.byte_size import parse_byte_size
 from andes_jax.config import Config, load_config, variants
-from andes_jax.settings import SECTIONS, environment_name, flag_name
+from andes_jax.settings import SECTIONS, environment_name, field_type, flag_name
 
 _PANELS = {"model": "Model", "engine": "Engine", "scheduling": "Scheduling", "server": "Server"}
 _MODEL_HELP = (
@@ -96,26 +98,20 @@ def _parameter(key: str, defaults: Config) -> inspect.Parameter:
 
 def type_words(info: FieldInfo) -> str:
     """A field's type in the words of --help, such as INTEGER, SIZE or fcfs|three_tier."""
-    kinds = [kind for kind in get_args(info.annotation) if kind is not type(None)] or [info.annotation]
-    kind = info.annotation if get_origin(info.annotation) in (Literal, tuple) else kinds[0]
+    kind, extras = field_type(info)
     if get_origin(kind) is Literal:
         return "|".join(get_args(kind))
     if get_origin(kind) is tuple:
         return "TEXT,TEXT,…"
-    if "ByteSize" in str(kind) or "parse_byte_size" in f"{kind}{info.metadata}":
+    if any(getattr(extra, "func", None) is parse_byte_size for extra in extras):
         return "SIZE"
-    plain: Any = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    return {int: "INTEGER", float: "NUMBER", bool: "BOOLEAN", str: "TEXT"}.get(plain, "PATH")
+    return {int: "INTEGER", float: "NUMBER", bool: "BOOLEAN", str: "TEXT", Path: "PATH"}[kind]
 
 
 def bounds_words(info: FieldInfo) -> str:
     """A field's bounds, such as `1 … 1024`; empty where there are none."""
-    constraints = list(info.metadata)
-    for kind in (info.annotation, *get_args(info.annotation)):
-        if get_origin(kind) is Annotated:
-            constraints += [part for extra in get_args(kind)[1:] for part in getattr(extra, "metadata", [extra])]
     low = high = ""
-    for constraint in constraints:
+    for constraint in field_type(info)[1]:
         if isinstance(constraint, annotated_types.Ge):
             low = f"{constraint.ge}"
         elif isinstance(constraint, annotated_types.Gt):
