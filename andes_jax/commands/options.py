@@ -11,11 +11,11 @@ import annotated_types
 import typer
 from pydantic.fields import FieldInfo
 
-from andes_jax.byte_size import parse_byte_size
+from andes_jax.byte_size import format_byte_size, parse_byte_size
 from andes_jax.config import Config, load_config, variants
 from andes_jax.settings import SECTIONS, environment_name, field_type, flag_name
 
-_PANELS = {"model": "Model", "engine": "Engine", "scheduling": "Scheduling", "server": "Server"}
+_PANELS = {section: f"{section.capitalize()} (variables {environment_name(section, '…')})" for section in SECTIONS}
 _MODEL_HELP = (
     "A GGUF file, a checkpoint folder (safetensors or Orbax) or a Hugging Face id; "
     "nothing is the embedded SmolLM2-135M-Instruct."
@@ -89,9 +89,12 @@ def _parameter(key: str, defaults: Config) -> inspect.Parameter:
     else:
         declaration, metavar = flag_name(field), type_words(info)
     value = getattr(getattr(defaults, section), field)
-    text = info.description or ""
+    text, bounds = info.description or "", bounds_words(info)
+    if bounds:
+        text += f" Bounds: {bounds}."
     if value not in (None, ()) and field != "compile_cache_dir":
-        text += f" Default: {str(value).lower()}."
+        shown = format_byte_size(value) if type_words(info) == "SIZE" else str(value).lower()
+        text += f" Default: {shown}."
     option = typer.Option(declaration, metavar=metavar, help=text, rich_help_panel=_PANELS[section], show_default=False)
     return _keyword(field, Annotated[kind | None, option])
 

@@ -60,6 +60,8 @@ def test_serve_has_a_described_flag_for_every_setting():
             if field != "source":
                 assert "--" + field.replace("_", "-") in result.output
                 assert " ".join((info.description or "").split()[:4]) in result.output
+    assert "Bounds: 1 … 1024." in result.output and "variables ANDES_ENGINE_…" in result.output
+    assert "Default: 16.0 MiB." in result.output
 
 
 def settled_by(*arguments: str, model="argument"):
