@@ -7,6 +7,7 @@ asked for; then [DONE]. An error after the start is an event of its own, and [DO
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import orjson
 from starlette.types import Scope, Send
@@ -74,14 +75,13 @@ class EventStream:
         left = call.size
         while left:
             pieces = await call.take()
-            for piece in pieces:
-                if piece.finish is None:
-                    continue
-                left -= 1
-                fault = fault_of(piece, draining=self._draining())
-                if fault is not None:
-                    await self._body(encoder.error(fault), more=False)
-                    return
+            faults = [fault for piece in pieces if (fault := fault_of(piece, draining=self._draining())) is not None]
+            if faults:
+                # What was generated before the fault is the client's, of this choice and of the others.
+                data = encoder.pieces(_without_faults(pieces)) + encoder.error(faults[0])
+                await self._body(data, more=False)
+                return
+            left -= sum(piece.finish is not None for piece in pieces)
             data = encoder.pieces(pieces)
             if not left:
                 data += encoder.end()
@@ -96,3 +96,9 @@ class EventStream:
 
     async def _body(self, data: bytes, *, more: bool) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+def _without_faults(pieces: list[Piece]) -> list[Piece]:
+    """The pieces as if those that end with a fault went on; without the ones of which then nothing is left."""
+    kept = [piece if fault_of(piece, draining=False) is None else replace(piece, finish=None) for piece in pieces]
+    return [piece for piece in kept if piece.finish is not None or piece.texts or piece.logprobs]

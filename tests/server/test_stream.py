@@ -8,6 +8,7 @@ import httpx
 import orjson
 import pytest
 
+from andes_jax.request import FinishReason
 from tests.server.parts import chat, chat_text, completion, events_of, mk_context, says
 
 TEXTS = {
@@ -168,6 +169,31 @@ async def test_the_role_waits_for_the_first_token(connect):
     await asyncio.wait_for(call, 5)
     assert b'"role":"assistant"' in client.sent[2]["body"]
     context.engine.stop(0)
+
+
+@pytest.mark.parametrize("make", [chat, completion])
+async def test_a_fault_comes_after_the_text_of_its_batch(connect, make):
+    path = "/v1/chat/completions" if make is chat else "/v1/completions"
+    context = mk_context(lambda request: b"abcd"[: 2 + request.sampling.choice])
+    context.engine.tokens_per_step = 9
+    advance = context.engine._advance
+
+    def failing_last(live):
+        event = advance(live)
+        if live.request.sampling.choice < 2:
+            return event
+        return event._replace(finish=FinishReason.FAILED, message="it broke")
+
+    context.engine._advance = failing_last
+    answer = await connect(context).post(path, json=make(n=3, stream=True))
+    *events, error = events_of(answer.content)
+    assert error["error"]["message"] == "it broke"
+    choices = [choice for event in events for choice in event["choices"]]
+    texts = ["", "", ""]
+    for choice in choices:
+        texts[choice["index"]] += choice["delta"].get("content", "") if make is chat else choice["text"]
+    assert texts == ["ab", "abc", "abcd"]
+    assert {choice["index"]: choice["finish_reason"] for choice in choices} == {0: "stop", 1: "stop", 2: None}
 
 
 @pytest.mark.parametrize(
