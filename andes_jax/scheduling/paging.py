@@ -19,7 +19,7 @@ class Paging:
         self.pool = pool
         self._prefix = prefix
         self._page_tokens = page_tokens
-        self.hit_tokens = 0  # positions taken over from the prefix cache so far
+        self.hit_tokens = 0  # positions taken over from the prefix cache so far, counted once a request
         self.lookup_tokens = 0  # positions looked for
         self.prompt_tokens = 0  # of all requests admitted so far
 
@@ -53,10 +53,11 @@ class Paging:
         if sequence.first_cached is None:
             sequence.first_cached = sequence.cached
             self.prompt_tokens += sequence.prompt_length
+            # Not when it is seated again: it then finds its own pages, reply and all.
+            if self._prefix is not None and sequence.scored:
+                self.hit_tokens += sequence.cached
+                self.lookup_tokens += sequence.known
         self._hold(sequence, taken)
-        if self._prefix is not None and sequence.scored:
-            self.hit_tokens += sequence.cached
-            self.lookup_tokens += sequence.known
         return True
 
     def grow(self, sequence: Sequence) -> bool:

@@ -50,6 +50,19 @@ def test_only_computed_tokens_with_known_ids_are_published():
     assert seated(owner, list(range(10)) + [1, 1, 1, 1]).cached == 8
 
 
+def test_hits_are_counted_once_a_request_however_often_it_is_seated():
+    owner = paging()
+    computed(owner, list(range(12)))
+    sequence = seated(owner, list(range(10)))
+    assert (owner.hit_tokens, owner.lookup_tokens, owner.prompt_tokens) == (8, 22, 22)
+    for _ in range(3):
+        sequence.computed = sequence.known
+        owner.publish(sequence)
+        owner.release(sequence)
+        assert owner.seat(sequence, owner.find(sequence), sequence.known) and sequence.cached == 8
+    assert (owner.hit_tokens, owner.lookup_tokens, owner.prompt_tokens) == (8, 22, 22)
+
+
 def test_prompts_to_be_scored_are_computed_whole():
     owner = paging()
     computed(owner, list(range(12)))
