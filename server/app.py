@@ -22,7 +22,7 @@ class Application:
         self.services = Services.of(context)
         settings = context.settings
         self.routes = routes(self.services)
-        paths = {route.endpoint: route.path for route in self.routes}
+        paths = {route.endpoint: route.path_format for route in self.routes}
         app: ASGIApp = KeyCheck(Router(self.routes, redirect_slashes=False), settings.api_keys)
         app = Gate(app, self.services.lifecycle)
         app = Shield(app, self.services.metrics, self.services.bodies, paths)

@@ -22,7 +22,16 @@ class OperationRoutes:
             {
                 "name": "andes-jax",
                 "model": self._services.context.model_id,
-                "endpoints": ["/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/ready", "/metrics"],
+                "endpoints": [
+                    "/v1/chat/completions",
+                    "/v1/completions",
+                    "/v1/models",
+                    "/tokenize",
+                    "/detokenize",
+                    "/health",
+                    "/ready",
+                    "/metrics",
+                ],
             }
         )
 

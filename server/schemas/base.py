@@ -44,11 +44,29 @@ def _api_error(detail: ErrorDetails) -> ApiError:
         )
     if detail["type"] == "missing":
         return ApiError(f"Missing required parameter: {path}.", code="missing_required_parameter", param=path or None)
-    message = detail["msg"]
-    if detail["type"] != "fault":
-        message = message[:1].lower() + message[1:]
     where = f"Invalid value for '{path}': " if path else ""
-    return ApiError(f"{where}{message.rstrip('.')}.", code="invalid_value", param=path or None)
+    return ApiError(f"{where}{_message(detail).rstrip('.')}.", code="invalid_value", param=path or None)
+
+
+def _message(detail: ErrorDetails) -> str:
+    """What is wrong, in JSON's words rather than Python's."""
+    context = detail.get("ctx", {})
+    match detail["type"]:
+        case "fault":
+            return detail["msg"]
+        case "too_short":
+            return f"must have at least {_items(context['min_length'])}"
+        case "too_long":
+            return f"must have at most {_items(context['max_length'])}, not {context['actual_length'] or 'more'}"
+        case "tuple_type" | "list_type":
+            return "must be an array"
+        case "dict_type" | "model_type":
+            return "must be an object"
+    return detail["msg"][:1].lower() + detail["msg"][1:]
+
+
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count} items"
 
 
 def _path(location: tuple[int | str, ...]) -> str:

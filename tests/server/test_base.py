@@ -11,6 +11,7 @@ from server.errors import ApiError
 from server.schemas.base import Body
 from server.schemas.chat import ChatBody
 from server.schemas.completions import CompletionBody
+from server.schemas.tokens import DetokenizeBody
 
 
 class Inner(Body):
@@ -39,6 +40,26 @@ def test_faults_are_located(body, param, code):
     with pytest.raises(ApiError) as raised:
         Outer.parse(body)
     assert (raised.value.status, raised.value.param, raised.value.code) == (400, param, code)
+
+
+@pytest.mark.parametrize(
+    ("body_class", "body", "message"),
+    [
+        (ChatBody, {"messages": []}, "Invalid value for 'messages': must have at least 1 item."),
+        (
+            ChatBody,
+            {"messages": [{"role": "user", "content": "x"}], "stop_token_ids": [1] * 17},
+            "Invalid value for 'stop_token_ids': must have at most 16 items, not 17.",
+        ),
+        (DetokenizeBody, {"tokens": "abc"}, "Invalid value for 'tokens': must be an array."),
+        (ChatBody, {"messages": "hi"}, "Invalid value for 'messages': must be an array."),
+        (Outer, {"name": "x", "inner": [3]}, "Invalid value for 'inner[0]': must be an object."),
+    ],
+)
+def test_messages_are_plain(body_class, body, message):
+    with pytest.raises(ApiError) as raised:
+        body_class.parse(body)
+    assert raised.value.message == message
 
 
 def test_ignored_names_and_nulls_change_nothing():

@@ -43,3 +43,12 @@ async def test_metrics_are_prometheus_text(connect):
     answer = await connect().get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
     assert "andes_engine_state" in answer.text
+
+
+async def test_the_index_names_every_endpoint(connect):
+    client = connect()
+    named = set((await client.get("/")).json()["endpoints"])
+    await client.get("/v1/models/other")
+    assert 'endpoint="/v1/models/{model_id}",status="404"' in (await client.get("/metrics")).text
+    served = {route.path_format for route in client._transport.app.routes}
+    assert served - named == {"/", "/v1/models/{model_id}"} and named < served
