@@ -96,7 +96,7 @@ def test_sigterm_before_it_is_ready():
     try:
         assert wait_for(lambda: any("loading" in line for line in server.errors), 60)
         server.process.send_signal(signal.SIGTERM)
-        assert server.wait_end(10) == -signal.SIGTERM
+        assert server.wait_end(10) == 128 + signal.SIGTERM
         assert "Traceback" not in "".join(server.errors)
     finally:
         server.close()
