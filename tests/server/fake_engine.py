@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -106,8 +107,7 @@ class FakeEngine:
 
     @property
     def room(self) -> int:
-        with self._lock:
-            return max(0, self.max_waiting - len(self._live))
+        return max(0, self.max_waiting - len(self._live))
 
     def submit_all(self, requests: Sequence[Request], sink: EventSink) -> None:
         with self._lock:
@@ -167,6 +167,7 @@ class FakeEngine:
                     self._lock.wait_for(lambda: self._closing, self.gap_s)
                 self._step()
                 self._lock.notify_all()
+            time.sleep(0)  # or those who wait for the lock may never get it
 
     def _step(self) -> None:
         self._steps += 1
