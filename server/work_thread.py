@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import cast
 
 from server.errors import ApiError
 
@@ -30,13 +31,12 @@ class WorkThread:
         future.add_done_callback(lambda _: self._room.release())
         try:
             # A cancelled future would give its place back while the queue still holds its work.
-            return await asyncio.shield(asyncio.wrap_future(future))
+            # None only for work whose caller has left, and that caller is not here any more.
+            return cast("T", await asyncio.shield(asyncio.wrap_future(future)))
         except asyncio.CancelledError:
             gone.set()
             raise
 
 
-def _unless[T](gone: threading.Event, work: Callable[[], T]) -> T:
-    if gone.is_set():
-        raise asyncio.CancelledError
-    return work()
+def _unless[T](gone: threading.Event, work: Callable[[], T]) -> T | None:
+    return None if gone.is_set() else work()
