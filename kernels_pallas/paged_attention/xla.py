@@ -15,7 +15,7 @@ from kernels_pallas.paged_attention.reference import MASKED, pool_shape, write
 
 __all__ = ["attend", "pool_shape", "write"]
 
-KEY_BLOCK = 256  # keys per turn of the loop: measured best of 128 to 1024 on two cores
+KEY_BLOCK = 256  # keys per turn of the loop: fewer pay for more turns, more for masked keys of short rows
 QUERY_BLOCK = 128  # queries per loop: later ones need not wait for keys that earlier ones do not see
 
 
