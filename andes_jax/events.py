@@ -26,6 +26,9 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0  # prompt tokens whose keys and values were reused
+    qoe: float | None = None  # quality of experience in [0, 1] (v2); None: nobody reads along, or the reader left early
+    waited_s: float | None = None  # from arrival to the first step that worked on it; None: it never ran
+    preemptions: int = 0  # times it lost its place to another
 
 
 class TokenEvent(NamedTuple):

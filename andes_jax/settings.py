@@ -12,7 +12,8 @@ from pydantic.fields import FieldInfo
 from andes_jax.byte_size import ByteSize
 
 Port = Annotated[int, Field(ge=0, le=65535)]
-PolicyName = Literal["three_tier", "fcfs"]
+PolicyName = Literal["three_tier", "fcfs", "round_robin", "andes_paper"]
+Goal = Literal["mean", "max_min"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -57,6 +58,10 @@ class EngineSettings(Section):
     kv_pool_bytes: ByteSize | None = Field(
         ge=1, description="Size of the key-value cache, like 512MiB; null sizes it from max_sequences and free memory."
     )
+    host_kv_bytes: ByteSize = Field(
+        ge=0,
+        description="Host memory for the keys and values of paused replies; 0 recomputes them when they go on.",
+    )
     max_waiting: int = Field(ge=0, le=1_000_000, description="Requests that may wait before more are refused with 503.")
     attention: Literal["auto", "native", "xla"] = Field(
         description="Paged attention: native is C++ that is compiled for this CPU at the first start, xla needs no "
@@ -84,7 +89,11 @@ class EngineSettings(Section):
 class SchedulingSettings(Section):
     """In which order work is done."""
 
-    policy: PolicyName = Field(description="three_tier: tier, then priority; fcfs: the order of arrival.")
+    policy: PolicyName = Field(
+        description="three_tier: tiers, readers' needs and cost; fcfs: the order of arrival; round_robin: turns; "
+        "andes_paper: the policy of the Andes paper, to compare with."
+    )
+    goal: Goal = Field(description="What three_tier aims for: the mean quality of experience, or the worst one's.")
     alpha: float = Field(ge=0, le=100, description="Weight of interactivity in a request's priority.")
     beta: float = Field(ge=0, le=100, description="Weight of the time waited, in units of the tier's allowed wait.")
     gamma: float = Field(ge=0, le=100, description="Weight of how little a request is expected to cost.")
@@ -97,6 +106,27 @@ class SchedulingSettings(Section):
         description="Seconds without service after which a request ranks one tier higher, so that nothing starves.",
     )
     max_preempt: int = Field(ge=0, le=1000, description="Times a request may lose its pages or slot to another.")
+    realtime_ttft: float = Field(
+        gt=0, le=3600, description="Seconds in which a realtime reader expects the first token, unless the call says."
+    )
+    realtime_speed: float = Field(
+        gt=0, le=10_000, description="Tokens per second that a realtime reader reads, unless the call says."
+    )
+    streaming_ttft: float = Field(
+        gt=0, le=3600, description="Seconds in which a streaming reader expects the first token, unless the call says."
+    )
+    streaming_speed: float = Field(
+        gt=0, le=10_000, description="Tokens per second that a streaming reader reads, unless the call says."
+    )
+    realtime_aim: float = Field(
+        gt=0, le=60, description="Seconds to a realtime reply's first token that steps are kept short enough for."
+    )
+    burst_reserve: float = Field(
+        ge=0, lt=1, description="Share of the key-value cache that batch work may not enter, kept for bursts of others."
+    )
+    warmup_iters: int = Field(
+        ge=0, le=100_000, description="Steps in which step times are learnt before predictions of them steer."
+    )
 
 
 class ServerSettings(Section):
@@ -121,6 +151,12 @@ class ServerSettings(Section):
     stall_timeout: float = Field(
         gt=0, le=3600, description="Seconds a client may read nothing of what waits for it before it is cut off."
     )
+    timeout_ms: int = Field(
+        ge=1,
+        le=3_600_000,
+        description="Milliseconds a client may leave its stream unread before its reply is paused, until it reads "
+        "again; twice as long on links with round trips above 300 ms.",
+    )
     keep_alive: float = Field(ge=0, le=3600, description="Seconds that a connection without a call is kept open.")
     max_body_bytes: ByteSize = Field(ge=1024, description="Largest request body, like 16MiB.")
     max_pending_bytes: ByteSize = Field(
@@ -133,6 +169,10 @@ class ServerSettings(Section):
     )
     model_name: str | None = Field(
         min_length=1, description="The model's name in the API; null takes it from the source."
+    )
+    request_log: Path | None = Field(
+        description="File to which a line of JSON is added for each finished request: lengths, times, quality of "
+        "experience and why it waited; `andes-jax simulate --trace` and `andes-jax explain --log` read it."
     )
     log_level: LogLevel = Field(description="Least serious messages that are logged.")
 

@@ -40,12 +40,22 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class PageCopy:
+    """Whole pages copied between the device's pool and the host's store: device_pages[i] to or from host_pages[i]."""
+
+    device_pages: tuple[int, ...]
+    host_pages: tuple[int, ...]  # 0 <= page < host pages
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """Everything the runner needs for one step, and why it was chosen."""
 
     number: int  # steps count up from 1
     slices: tuple[Slice, ...] = ()  # at most one per slot
     admissions: tuple[Admission, ...] = ()  # loaded before the slices run
+    saves: tuple[PageCopy, ...] = ()  # device to host, before all else; this step may write the device pages anew
+    loads: tuple[PageCopy, ...] = ()  # host to device, before the slices; the next step may save to the host pages
     why: dict[str, object] = field(default_factory=dict, compare=False)  # explain record
 
     @property
@@ -71,7 +81,7 @@ class Runner(Protocol):
 
     `dispatch` returns before the step is done and keeps no reference to anything mutable; `collect` waits for the
     oldest dispatched step. Either may raise; then every page's content is lost and `reset` must come next,
-    after which all slots are empty and all pages hold zeros.
+    after which all slots are empty, all pages hold zeros and the host's store means nothing.
     """
 
     def dispatch(self, plan: StepPlan) -> None: ...

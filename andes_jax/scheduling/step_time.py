@@ -1,0 +1,28 @@
+"""How long a step takes, as a function of the work in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+
+class StepWork(NamedTuple):
+    """What a step computes, in the terms its time depends on."""
+
+    decodes: int = 0  # sequences that get one token
+    decode_context: int = 0  # positions they attend to, summed over them
+    prefills: tuple[tuple[int, int], ...] = ()  # (tokens, positions before them) of every other slice
+    copied_pages: int = 0  # between device and host, both ways together
+
+
+class StepTimes(Protocol):
+    """A model of step times."""
+
+    def seconds(self, work: StepWork) -> float:
+        """Seconds the step takes."""
+        ...
+
+    def decode_seconds(self, decodes: int, contexts: np.ndarray) -> np.ndarray:
+        """Seconds [k] of k steps of nothing but `decodes` decodes each, with these summed contexts [k]."""
+        ...
