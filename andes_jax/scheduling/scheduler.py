@@ -125,7 +125,7 @@ class Scheduler:
         self._steps.append(_Step(self._number, draft.sequences, draft.slices))
         for sequence in draft.prefilled:
             self.paging.publish(sequence)
-        return StepPlan(self._number, tuple(draft.slices), tuple(draft.admissions), why)
+        return StepPlan(self._number, tuple(draft.slices), tuple(draft.admissions), why=why)
 
     def _draft(self, now: float) -> Draft:
         running = self.roster.running
