@@ -26,7 +26,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "andes_jax.config",
     ),
     ("andes_jax.memory",),
+    ("andes_jax.prediction",),
     ("andes_jax.scheduling",),
+    ("andes_jax.workload",),
+    ("andes_jax.simulation",),
+    ("andes_jax.loadtest",),
     ("andes_jax.text",),
     ("andes_jax.model",),
     ("andes_jax.runtime",),
@@ -38,7 +42,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 WITHOUT_ARRAYS = (
     "andes_jax.memory",
+    "andes_jax.prediction",
     "andes_jax.scheduling",
+    "andes_jax.workload",
+    "andes_jax.simulation",
+    "andes_jax.loadtest",
     "andes_jax.text",
     "andes_jax.engine",
     "andes_jax.config",
