@@ -1,0 +1,1 @@
+"""What is asked of a server: recorded and synthetic arrivals, and what became of them."""
