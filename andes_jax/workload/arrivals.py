@@ -62,9 +62,7 @@ def make_arrivals(rows: Sequence[TraceRow], workload: Workload, seed: int) -> li
     if workload.process is not None:
         rows = draw(rows, workload, seed)
     elif rows[0].arrived_s is None:
-        raise UsageError(
-            "the trace holds lengths without arrivals; choose arrivals: poisson, gamma:CV or on_off:ON/OFF"
-        )
+        raise UsageError("the trace holds lengths without arrivals; draw some: poisson, gamma:CV, on_off:ON/OFF")
     else:
         rows = [row._replace(arrived_s=(row.arrived_s or 0.0) / workload.rate) for row in rows]
     if workload.duration_s is not None:
