@@ -1,0 +1,81 @@
+"""What a simulation needs to know of a machine with a model, by name or from a file of `andes-jax profile`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from andes_jax.failure import UsageError
+from andes_jax.scheduling.step_time import StepTimes
+from andes_jax.simulation.hardware import CHIPS, MODELS
+from andes_jax.simulation.roofline import RooflineTimes, kv_capacity
+
+GPU_PAGE_TOKENS = 16
+GPU_HOST_S = 1e-3  # the engine's Python takes about 10 µs a sequence and step (tests/bench/host_time)
+DEFAULT_MODEL = "llama-3-8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How fast a machine computes, and how much it holds."""
+
+    name: str
+    times: StepTimes
+    kv_tokens: int  # whose keys and values fit the cache
+    page_tokens: int
+    max_sequences: int
+    max_model_len: int  # tokens of prompt and reply
+    step_tokens: int
+    prefill_chunk: int
+    copy_page_s: float  # seconds to copy a page between device and host; `times` count them as well
+    host_s: float  # of the host's own work for a step; it shows where steps are shorter
+
+    @property
+    def pages(self) -> int:
+        """Pages of the cache, without the scratch page."""
+        return self.kv_tokens // self.page_tokens
+
+
+def load_profile(name: str | Path, kv_tokens: int | None = None) -> Profile:
+    """A profile by name, CHIP or CHIP:MODEL such as h200:llama-3-8b, or of a file that `andes-jax profile` wrote.
+
+    `kv_tokens` replaces the size of the cache. Raises UsageError for names that do not exist, for models that do not
+    fit their chip and for caches that hold no page.
+    """
+    profile = _named(str(name).lower())
+    if kv_tokens is not None:
+        profile = replace(profile, kv_tokens=kv_tokens)
+    if profile.pages < 1:
+        raise UsageError(f"{profile.kv_tokens} tokens of cache hold no page of {profile.page_tokens}")
+    return profile
+
+
+def profile_names() -> list[str]:
+    """Names of the profiles that need no file: those whose weights leave room for a cache."""
+    return [f"{chip}:{model}" for chip in CHIPS for model in MODELS if kv_capacity(CHIPS[chip], MODELS[model]) > 0]
+
+
+def _named(name: str) -> Profile:
+    chip_name, _, model_name = name.partition(":")
+    chip, model = CHIPS.get(chip_name), MODELS.get(model_name or DEFAULT_MODEL)
+    if chip is None or model is None:
+        raise UsageError(
+            f"no profile {name!r}: give CHIP:MODEL with a chip of {', '.join(CHIPS)} and a model of "
+            f"{', '.join(MODELS)}, or a file that andes-jax profile wrote"
+        )
+    kv_tokens = kv_capacity(chip, model)
+    if kv_tokens < 1:
+        raise UsageError(f"the weights of {model_name} leave no room for a cache on {chip_name}")
+    times = RooflineTimes(chip, model, GPU_PAGE_TOKENS)
+    return Profile(
+        name=f"{chip_name}:{model_name or DEFAULT_MODEL}",
+        times=times,
+        kv_tokens=kv_tokens,
+        page_tokens=GPU_PAGE_TOKENS,
+        max_sequences=chip.max_sequences,
+        max_model_len=model.max_position,
+        step_tokens=chip.step_tokens,
+        prefill_chunk=chip.step_tokens,
+        copy_page_s=times.copy_page_s,
+        host_s=GPU_HOST_S,
+    )
