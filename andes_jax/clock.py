@@ -33,3 +33,7 @@ class VirtualClock:
         if seconds < 0:
             raise ValueError(f"time cannot go back by {-seconds} s")
         self._now_s += seconds
+
+    def advance_to(self, moment_s: float) -> None:
+        """Move on to that moment exactly; one that has passed changes nothing."""
+        self._now_s = max(self._now_s, moment_s)

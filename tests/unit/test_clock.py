@@ -30,3 +30,11 @@ def test_a_virtual_clock_does_not_go_back():
     with pytest.raises(ValueError, match="by 1 s"):
         clock.advance(-1)
     assert clock.now() == 5.0
+
+
+def test_a_virtual_clock_is_turned_to_a_moment_exactly():
+    clock = VirtualClock(0.1)
+    clock.advance_to(0.3)
+    assert clock.now() == 0.3  # 0.1 + (0.3 - 0.1) is not
+    clock.advance_to(0.2)
+    assert clock.now() == 0.3
