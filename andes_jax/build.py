@@ -53,6 +53,8 @@ class Fit:
     sizes: RunnerSizes
     weight_bytes: int
     pool_bytes: int
+    staging_bytes: int  # of device memory, for pages on their way to and from the host
+    host_bytes: int  # of the host's memory, for pages of paused sequences
 
     @property
     def pool_tokens(self) -> int:
@@ -61,13 +63,25 @@ class Fit:
 
     @property
     def needed_bytes(self) -> int:
-        """Bytes of the weights and the pool."""
-        return self.weight_bytes + self.pool_bytes
+        """Bytes of device memory: weights, pool and staging, and on CPUs the paused sequences' pages too."""
+        shared = self.host_bytes if self.device.platform == "cpu" else 0
+        return self.weight_bytes + self.pool_bytes + self.staging_bytes + shared
 
     @property
     def context_tokens(self) -> int:
         """Longest prompt with its reply: what is wanted, or less where the pool holds less."""
         return min(self.limits.max_model_len, self.pool_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model on the device; nothing is scheduled for it yet."""
+
+    checkpoint: Checkpoint
+    tokenizer: Tokenizer
+    fit: Fit
+    runner: DeviceRunner
+    compiles: CompileCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +134,25 @@ def fit(config: Config, spec: ModelSpec, device: Device) -> Fit:
         ladder=ladder,
         implementation=implementation,
         kv_dtype=dtype,
+        host_pages=config.engine.host_kv_bytes // page_bytes,
     )
-    return Fit(spec, device, dtype, limits, sizes, spec.parameters * dtype.itemsize, pages * page_bytes)
+    return Fit(
+        spec,
+        device,
+        dtype,
+        limits,
+        sizes,
+        weight_bytes=spec.parameters * dtype.itemsize,
+        pool_bytes=pages * page_bytes,
+        staging_bytes=sizes.staging_pages * page_bytes,
+        host_bytes=sizes.host_pages * page_bytes,
+    )
 
 
-def build_engine(config: Config, *, progress: Progress | None = None) -> BuiltEngine:
-    """Load the model, compile what it needs, and start an engine.
+def load(config: Config, *, progress: Progress | None = None) -> Loaded:
+    """Load the model and compile what it needs.
 
-    `progress` is told in words what is being done. Raises CheckpointError, BuildError, or ValueError for a policy that
-    does not exist.
+    `progress` is told in words what is being done. Raises CheckpointError or BuildError.
     """
     say = progress or (lambda _: None)
     keep_compiled(config.engine.compile_cache_dir)
@@ -147,21 +171,32 @@ def build_engine(config: Config, *, progress: Progress | None = None) -> BuiltEn
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise BuildError(memory_problem(chosen)) from error
+    return Loaded(checkpoint, tokenizer, chosen, runner, compiles)
+
+
+def start(config: Config, loaded: Loaded) -> BuiltEngine:
+    """Start an engine, which takes over the runner. Raises ValueError for a policy that does not exist."""
+    scheduler = _scheduler(config, loaded.fit)
     engine = Engine(
-        _scheduler(config, chosen), runner, tokenizer.table, WallClock(), max_waiting=config.engine.max_waiting
+        scheduler, loaded.runner, loaded.tokenizer.table, WallClock(), max_waiting=config.engine.max_waiting
     )
-    compiles.mark_ready()
+    loaded.compiles.mark_ready()
     gc.collect()
     gc.freeze()  # what is alive now stays; collections during serving need not walk over it
     engine.start()
     return BuiltEngine(
         engine=engine,
-        tokenizer=tokenizer,
-        chat_template=checkpoint.chat_template(),
-        model_id=_model_id(config, checkpoint),
-        description=describe(chosen, config.scheduling.policy),
-        compiles_after_ready=compiles.after_ready,
+        tokenizer=loaded.tokenizer,
+        chat_template=loaded.checkpoint.chat_template(),
+        model_id=model_id(config),
+        description=describe(loaded.fit, config.scheduling.policy),
+        compiles_after_ready=loaded.compiles.after_ready,
     )
+
+
+def build_engine(config: Config, *, progress: Progress | None = None) -> BuiltEngine:
+    """`load` and `start`, with their errors."""
+    return start(config, load(config, progress=progress))
 
 
 def _load(checkpoint: Checkpoint, chosen: Fit) -> DeviceRunner:
@@ -172,26 +207,32 @@ def _load(checkpoint: Checkpoint, chosen: Fit) -> DeviceRunner:
 def memory_words(chosen: Fit) -> str:
     """What is needed and what there is."""
     device = chosen.device
+    parts = [(chosen.weight_bytes, "weights"), (chosen.pool_bytes, "cache")]
+    if chosen.host_bytes:
+        parts += [(chosen.host_bytes, "host memory for paused replies"), (chosen.staging_bytes, "copies on their way")]
+    *most, last = [f"{format_byte_size(size)} of {name}" for size, name in parts]
     return (
-        f"{format_byte_size(chosen.weight_bytes)} of weights and {format_byte_size(chosen.pool_bytes)} of cache, "
+        f"{', '.join(most)} and {last}, "
         f"{format_byte_size(device.free_bytes)} of {format_byte_size(device.memory_bytes)} free"
     )
 
 
 def memory_problem(chosen: Fit) -> str:
     """One line for where that does not fit, with ways out."""
-    return f"{memory_words(chosen)}; choose a smaller --kv-pool-bytes, --dtype bfloat16, or a smaller model"
+    smaller = "choose a smaller --kv-pool-bytes or --host-kv-bytes, --dtype bfloat16, or a smaller model"
+    return f"{memory_words(chosen)}; {smaller}"
 
 
 def describe(chosen: Fit, policy: str) -> str:
-    """One line: dtype, device, and how much fits."""
+    """One line: dtype, device, and how much fits there and in host memory."""
     wanted = chosen.limits.max_model_len
+    paused = f", {format_byte_size(chosen.host_bytes)} of host memory for paused ones" if chosen.host_bytes else ""
     limited = f" (the cache holds no more; max_model_len is {wanted})" if chosen.context_tokens < wanted else ""
     return (
         f"{chosen.dtype.name} on {chosen.device.kind} with {chosen.sizes.implementation} attention, "
         f"{chosen.limits.max_sequences} sequences, "
         f"{chosen.context_tokens} tokens each at most{limited}, {chosen.pool_tokens} tokens of cache "
-        f"({format_byte_size(chosen.pool_bytes)}), policy {policy}"
+        f"({format_byte_size(chosen.pool_bytes)}){paused}, policy {policy}"
     )
 
 
@@ -222,7 +263,8 @@ def _scheduler(config: Config, chosen: Fit) -> Scheduler:
     return Scheduler(policy, PagePool(chosen.sizes.pages, prefix), prefix, chosen.limits)
 
 
-def _model_id(config: Config, checkpoint: Checkpoint) -> str:
+def model_id(config: Config) -> str:
+    """The model's name where nobody gave it another."""
     if config.model.source is None:
         return EMBEDDED_NAME
     path = Path(config.model.source)

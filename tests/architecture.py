@@ -29,6 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("andes_jax.prediction",),
     ("andes_jax.scheduling",),
     ("andes_jax.workload",),
+    ("andes_jax.runtime.shapes",),  # integers only; simulated steps are cut as real ones
     ("andes_jax.simulation",),
     ("andes_jax.loadtest",),
     ("andes_jax.text",),

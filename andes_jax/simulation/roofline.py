@@ -17,7 +17,7 @@ Efficiencies are the same for all chips. They are rounded figures of what well-m
 one system:
     bandwidth 0.8 of the data sheet. Streaming a 7B model's weights in bfloat16 at batch 1, gpt-fast reaches about 0.7
     of an A100-80GB's (pytorch.org/blog/accelerating-generative-ai-2), plain copies about 0.9.
-    compute 0.7: large bfloat16 products of cuBLAS lie between 0.65 (H100, where power limits the clock) and 0.85 (A100).
+    compute 0.7: large bfloat16 products lie between about 0.65 (H100, whose clock power limits) and 0.85 (A100).
     attention compute 0.5: FlashAttention-2 reaches up to 0.73 on an A100 (arXiv 2307.08691) and 0.35 on an H100,
     FlashAttention-3 up to 0.75 on an H100 (arXiv 2407.08608); causal and short slices get less.
     host link 0.8 of PCIe's rate, as pinned copies of several MiB get.
