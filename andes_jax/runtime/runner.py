@@ -18,6 +18,7 @@ from andes_jax.model.decoder import Decoder
 from andes_jax.model.sampling import Scores
 from andes_jax.model.sampling_state import count_ids, load_rows, make_state, pack_ids, pack_rows
 from andes_jax.request import SamplingParams
+from andes_jax.runtime.host_store import HostStore, PageLayout, copy_sizes, staging_pages
 from andes_jax.runtime.pack import HEADER, Dispatch, Packer
 from andes_jax.runtime.programs import Computed, Picked, Programs
 from andes_jax.runtime.shapes import Ladder, Shape
@@ -35,6 +36,12 @@ class RunnerSizes:
     ladder: Ladder
     implementation: str  # of paged attention
     kv_dtype: jnp.dtype
+    host_pages: int = 0  # of host memory, for pages of paused sequences
+
+    @property
+    def staging_pages(self) -> int:
+        """Most pages of device memory, beside the pool, that copies on their way take."""
+        return staging_pages(self.pages) if self.host_pages else 0
 
 
 class _Run(NamedTuple):
@@ -60,11 +67,14 @@ class DeviceRunner:
         self._sizes = sizes
         self._programs = Programs(decoder, sizes.table_width)
         self._in_flight: deque[_Step] = deque()
+        layout = PageLayout.of(self._spec, sizes.implementation, sizes.page_tokens, sizes.kv_dtype)
+        self._store = HostStore(layout, sizes.host_pages, sizes.staging_pages, self._programs.device)
         self.reset()
 
     def reset(self) -> None:
-        """Forget every step in flight and start with zeroed pages: zeros, since 0 * NaN is NaN."""
+        """Forget steps in flight and saved pages, and start with zeroed pages: zeros, since 0 * NaN is NaN."""
         self._in_flight.clear()
+        self._store.clear()
         self._pools: list[jax.Array] = []  # freed before the new ones are made
         sizes = self._sizes
         shape = pool_shape(sizes.implementation, self._spec, sizes.pages, sizes.page_tokens)
@@ -76,25 +86,37 @@ class DeviceRunner:
 
     def warm(self, progress: Callable[[str, int, int], None] | None = None) -> None:
         """Compile and run every program once. `progress` is told a name, how many are done, and how many there are."""
-        ladder = self._sizes.ladder
+        shapes, copies = self._sizes.ladder.shapes, copy_sizes(self._sizes.host_pages)
+        total = len(shapes) + len(copies)
         say = progress or (lambda *_: None)
-        for done, shape in enumerate(ladder.shapes):
-            say(f"{shape.rows} x {shape.queries} tokens", done, len(ladder.shapes))
+        for done, shape in enumerate(shapes):
+            say(f"{shape.rows} x {shape.queries} tokens", done, total)
             self._warm_shape(shape)
+        for done, pages in enumerate(copies, len(shapes)):
+            say(f"copies of {pages} pages", done, total)
+            self._pools = self._store.warm(self._pools, pages)
         self._warm_rows()
-        say("done", len(ladder.shapes), len(ladder.shapes))
+        say("done", total, total)
 
     def dispatch(self, plan: StepPlan) -> None:
         """See `Runner.dispatch`."""
         started_s = time.perf_counter()
+        if plan.saves:
+            self._store.save(self._pools, plan.saves, plan.number)
+        if plan.loads:
+            self._pools = self._store.load(self._pools, plan.loads, plan.number)
         if plan.admissions:
             self._admit(plan.admissions)
         runs = [self._start(dispatch) for dispatch in self._packer.pack(plan)]
         self._in_flight.append(_Step(plan, runs, started_s))
 
     def collect(self) -> StepResult:
-        """See `Runner.collect`. Raises IndexError when nothing is in flight."""
+        """See `Runner.collect`. Raises IndexError when nothing is in flight.
+
+        Pages that earlier steps saved reach the host's memory here, while the device computes this step.
+        """
         plan, runs, started_s = self._in_flight.popleft()
+        self._store.settle(plan.number)
         token_ids = np.zeros(len(plan.slices), np.int32)
         finite = np.ones(len(plan.slices), bool)
         logprobs: dict[int, TokenLogprobs] = {}
