@@ -10,9 +10,9 @@ import numpy as np
 from andes_jax.events import TokenEvent, TokenLogprobs
 from andes_jax.memory.pool import PagePool
 from andes_jax.memory.prefix import PrefixCache
-from andes_jax.request import FinishReason, Request, SamplingParams, Tier
+from andes_jax.request import FinishReason, QoeTarget, Request, SamplingParams, Tier
 from andes_jax.scheduling.limits import SchedulerLimits
-from andes_jax.scheduling.plan import Slice, StepPlan, StepResult
+from andes_jax.scheduling.plan import PageCopy, Slice, StepPlan, StepResult
 from andes_jax.scheduling.policies import create_policy
 from andes_jax.scheduling.scheduler import Advance, Scheduler
 from andes_jax.text.token_table import TokenTable
@@ -49,9 +49,9 @@ def text_of(ids: Sequence[int]) -> str:
 
 def make_request(
     id: str, prompt: Sequence[int], max_tokens: int, *, tier: Tier = Tier.STREAMING, arrived_s: float = 0.0,
-    stop: tuple[str, ...] = (), **sampling,
+    stop: tuple[str, ...] = (), qoe: QoeTarget | None = None, **sampling,
 ) -> Request:  # fmt: skip
-    return Request(id, tuple(prompt), SamplingParams(max_tokens, **sampling), tier=tier, arrived_s=arrived_s, stop=stop)
+    return Request(id, tuple(prompt), SamplingParams(max_tokens, **sampling), tier=tier, arrived_s=arrived_s, stop=stop, qoe=qoe)
 
 
 class _Slot:
@@ -63,12 +63,15 @@ class _Slot:
 class FakeRunner:
     """Stores token ids in pages as the real one stores keys and values, and draws from what it reads there.
 
-    A wrong block table, a missing recompute or a write into a shared page so becomes a wrong token or an entry in
-    `violations`. Steps are computed when collected, in order.
+    A wrong block table, a missing recompute, a wrong page copy or a write into a shared page so becomes a wrong token
+    or an entry in `violations`. Steps are computed when collected, in order.
     """
 
-    def __init__(self, pages: int, page_tokens: int, slots: int, *, vocabulary: int = VOCABULARY) -> None:
+    def __init__(
+        self, pages: int, page_tokens: int, slots: int, *, vocabulary: int = VOCABULARY, host_pages: int = 0
+    ) -> None:
         self.pages = pages
+        self.host_pages = host_pages
         self.page_tokens = page_tokens
         self.slots = slots
         self.vocabulary = vocabulary
@@ -85,6 +88,7 @@ class FakeRunner:
     def _clear(self) -> None:
         self._queue.clear()
         self._tokens = [[None] * self.page_tokens for _ in range(self.pages)]  # type: list[list[int | None]]
+        self._host: dict[int, list[int | None]] = {}  # what was saved since the last reset
         self._slots: dict[int, _Slot] = {}
 
     def dispatch(self, plan: StepPlan) -> None:
@@ -103,6 +107,7 @@ class FakeRunner:
 
     def collect(self) -> StepResult:
         plan = self._queue.popleft()
+        self._copy_pages(plan)
         for admission in plan.admissions:
             if not 0 <= admission.slot < self.slots:
                 self.violations.append(f"slot {admission.slot} does not exist")
@@ -114,6 +119,31 @@ class FakeRunner:
         if self.fail_collect(plan, contexts):
             raise RuntimeError("injected: collect")
         return self._draw(plan)
+
+    def _copy_pages(self, plan: StepPlan) -> None:
+        for device, host in self._copies(plan.saves, "saved", "host"):
+            self._host[host] = list(self._tokens[device])
+        for device, host in self._copies(plan.loads, "loaded", "device"):
+            if host in self._host:
+                self._tokens[device] = list(self._host[host])
+            else:
+                self.violations.append(f"host page {host} is loaded, but was never saved")
+
+    def _copies(self, copies: Sequence[PageCopy], done: str, into: str) -> list[tuple[int, int]]:
+        """The pairs (device page, host page) that can be copied at all; the faults of the others are noted."""
+        pairs = []
+        for copy in copies:
+            if len(copy.device_pages) != len(copy.host_pages):
+                self.violations.append(f"{len(copy.device_pages)} pages are {done} as {len(copy.host_pages)}")
+            for device, host in zip(copy.device_pages, copy.host_pages, strict=False):
+                if 0 < device < self.pages and 0 <= host < self.host_pages:
+                    pairs.append((device, host))
+                else:
+                    self.violations.append(f"device page {device} and host page {host} are {done}, but do not exist")
+        targets = [host if into == "host" else device for device, host in pairs]
+        for page in {page for page in targets if targets.count(page) > 1}:
+            self.violations.append(f"{into} page {page} is {done} twice in one step")
+        return pairs
 
     def _check_writes(self, plan: StepPlan) -> None:
         """Nobody writes a page that is in another one's table, and no table is too short or holds page 0."""
