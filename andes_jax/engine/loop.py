@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 from andes_jax.clock import Clock
 from andes_jax.engine.door import SHUTTING_DOWN, State, check_open
@@ -39,10 +40,13 @@ class Engine:
         self._counters = Counters()
         self._most_live = scheduler.limits.max_sequences + max_waiting
         self._in_flight: deque[StepPlan] = deque()
+        self._dispatched: deque[float] = deque()  # when they were
+        self._free_s = 0.0  # when the last step ended
         self._replies: dict[str, Reply] = {}  # live, by request id; whoever pops one sends its finish event
-        self._condition = threading.Condition()  # guards the five below
+        self._condition = threading.Condition()  # guards the six below
         self._arrivals: deque[Reply] = deque()
         self._cancelled: dict[str, None] = {}
+        self._pauses: dict[str, bool] = {}  # by request id: whether it is to pause or to go on
         self._state: State = "starting"
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -102,6 +106,24 @@ class Engine:
                 self._cancelled[request_id] = None
                 self._condition.notify_all()
 
+    def pause(self, request_id: str) -> None:
+        """Stop working on a request until `resume`, from any thread; one that is not live is ignored."""
+        self._wish(request_id, True)
+
+    def resume(self, request_id: str) -> None:
+        """Go on with a paused request, from any thread; one that is not live or not paused is ignored."""
+        self._wish(request_id, False)
+
+    def _wish(self, request_id: str, pause: bool) -> None:
+        with self._condition:
+            if request_id in self._replies:
+                self._pauses[request_id] = pause
+                self._condition.notify_all()
+
+    def explain(self, request_id: str) -> dict[str, Any] | None:
+        """What became of a request and why, fit for JSON, from any thread; None for one not or no longer known."""
+        return self._scheduler.journal.explain(request_id)
+
     def drain(self) -> None:
         """Accept nothing more; what is live goes on."""
         with self._condition:
@@ -145,7 +167,7 @@ class Engine:
         if not busy:
             self._check_idle()
         with self._condition:
-            while not (busy or self._arrivals or self._cancelled or self._closing):
+            while not (busy or self._arrivals or self._cancelled or self._pauses or self._closing):
                 self._condition.wait()
             if self._closing:
                 return False
@@ -153,11 +175,16 @@ class Engine:
             self._arrivals.clear()
             cancelled = list(self._cancelled)
             self._cancelled.clear()
+            pauses = list(self._pauses.items())
+            self._pauses.clear()
         batch = EventBatch()
+        now = self._clock.now()
         for reply in arrivals:
-            reply.sequence = sequence = self._scheduler.add(reply.request)
+            reply.sequence = sequence = self._scheduler.add(reply.request, now)
             if sequence.finish is not None:
-                self._end(reply, batch, reply.event(Advance(sequence, (), sequence.finish), self._clock.now()))
+                self._end(reply, batch, reply.event(Advance(sequence, (), sequence.finish), now))
+        for request_id, pause in pauses:
+            (self._scheduler.pause if pause else self._scheduler.resume)(request_id, now)
         for request_id in cancelled:
             self._fail_or_cancel(request_id, FinishReason.CANCELLED, None, batch)
         self._send(batch)
@@ -189,6 +216,7 @@ class Engine:
         try:
             if plan is not None:
                 self._in_flight.append(plan)
+                self._dispatched.append(clock.now())
                 self._runner.dispatch(plan)
                 if len(self._in_flight) < STEPS_AHEAD:
                     return
@@ -202,7 +230,9 @@ class Engine:
         self._in_flight.popleft()
         collected = clock.now()
         recovery.worked()
-        self._deliver(self._scheduler.commit(result, collected), collected)
+        step_s = collected - max(self._dispatched.popleft(), self._free_s)
+        self._free_s = collected
+        self._deliver(self._scheduler.commit(result, collected, step_s), collected)
         counters = self._counters
         counters.steps += 1
         counters.device_s = result.device_s
@@ -235,7 +265,7 @@ class Engine:
         self._counters.finished[event.finish] += 1
         if event.finish in (FinishReason.STOP, FinishReason.LENGTH):
             self._recovery.completed()
-        batch.add(reply.sink, event)
+        batch.add(reply.sink, event._replace(usage=reply.usage()))
 
     def _fail_or_cancel(self, request_id: str, reason: FinishReason, message: str | None, batch: EventBatch) -> None:
         reply = self._replies.get(request_id)
@@ -263,6 +293,7 @@ class Engine:
         logger.error("a step failed: all requests are computed again", exc_info=error)
         self._counters.step_failures += 1
         self._in_flight.clear()
+        self._dispatched.clear()
         culprit = self._recovery.failed(error, self._clock.now())
         if culprit is not None:
             batch = EventBatch()

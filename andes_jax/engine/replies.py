@@ -27,7 +27,7 @@ class Reply:
         self.completion_tokens = 0
 
     def event(self, advance: Advance, now: float) -> TokenEvent:
-        """What one step brought. A stop string found in the text ends the reply, whatever the scheduler thought."""
+        """What one step brought, without usage. A stop string found in the text ends the reply, whatever the scheduler thought."""
         _, ids, finish, logprobs, prompt_logprobs, message = advance
         visible = ids[:-1] if finish is FinishReason.STOP else ids  # an id that stops has no text
         text, stopped, used = self._text.push(visible)
@@ -39,17 +39,28 @@ class Reply:
             if self._text.stopped and finish is FinishReason.LENGTH:
                 finish = FinishReason.STOP
         self.completion_tokens += len(ids)
-        usage = None if finish is None else self.usage()
-        return TokenEvent(self.request.id, now, text, ids, logprobs, prompt_logprobs, finish, message, usage)
+        return TokenEvent(self.request.id, now, text, ids, logprobs, prompt_logprobs, finish, message)
 
     def end(self, reason: FinishReason, now: float, message: str | None = None) -> TokenEvent:
         """The last event of a reply that something else than its tokens ends."""
         return TokenEvent(self.request.id, now, finish=reason, message=message, usage=self.usage())
 
     def usage(self) -> Usage:
-        """Tokens so far."""
-        cached = self.sequence.first_cached if self.sequence is not None else None
-        return Usage(len(self.request.prompt_ids), self.completion_tokens, cached or 0)
+        """What it cost and how it was for its reader, so far."""
+        sequence, prompt = self.sequence, len(self.request.prompt_ids)
+        if sequence is None:
+            return Usage(prompt, self.completion_tokens)
+        started = sequence.first_run_s
+        waited_s = None if started is None else max(0.0, started - self.request.arrived_s)
+        left = sequence.finish is FinishReason.CANCELLED
+        return Usage(
+            prompt,
+            self.completion_tokens,
+            sequence.first_cached or 0,
+            None if left else sequence.qoe,
+            waited_s,
+            sequence.preempt_count + sequence.yields,
+        )
 
 
 class EventBatch:

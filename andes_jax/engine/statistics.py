@@ -45,6 +45,11 @@ class EngineStatistics:
     fragmentation: float  # 1 - largest free run / free pages
     steps: int
     preemptions: int
+    paused: int  # replies that rest because their clients leave them unread
+    host_pages_used: int  # of the host's store
+    saved_pages: int  # copied to the host so far
+    loaded_pages: int  # and back
+    recomputed_tokens: int  # given up by preempted replies, to be computed again
     prefix_hit_tokens: int  # prompt tokens whose keys and values were reused
     prompt_tokens: int
     generated_tokens: int
@@ -58,7 +63,7 @@ class EngineStatistics:
 
 def snapshot(scheduler: Scheduler, counters: Counters) -> EngineStatistics:
     """Figures from counters that another thread may be changing: each is right, together they may be a step apart."""
-    roster, pool, paging = scheduler.roster, scheduler.pool, scheduler.paging
+    roster, pool, paging, stowage = scheduler.roster, scheduler.pool, scheduler.paging, scheduler.stowage
     waiting = list(roster.waiting.per_tier)
     for sequence in list(roster.held.values()):
         waiting[sequence.tier] += 1
@@ -73,6 +78,11 @@ def snapshot(scheduler: Scheduler, counters: Counters) -> EngineStatistics:
         fragmentation=pool.fragmentation,
         steps=counters.steps,
         preemptions=roster.preemptions,
+        paused=sum(sequence.paused for sequence in list(roster.held.values())),
+        host_pages_used=stowage.host_pages.total - stowage.host_pages.free,
+        saved_pages=stowage.saved_pages,
+        loaded_pages=stowage.loaded_pages,
+        recomputed_tokens=stowage.recomputed_tokens,
         prefix_hit_tokens=paging.hit_tokens,
         prompt_tokens=paging.prompt_tokens,
         generated_tokens=scheduler.generated_tokens,

@@ -5,59 +5,94 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from andes_jax.scheduling.budget import PreemptionBudget
+from andes_jax.scheduling.journal import Journal
+from andes_jax.scheduling.ledger import Columns, Ledger
 from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.paging import Paging
-from andes_jax.scheduling.policies.base import Policy
-from andes_jax.scheduling.priority import columns_of
-from andes_jax.scheduling.roster import Roster
+from andes_jax.scheduling.plan import PageCopy
+from andes_jax.scheduling.policies.base import Moment, Policy
+from andes_jax.scheduling.roster import Roster, rows_of
 from andes_jax.scheduling.sequence import Sequence
+from andes_jax.scheduling.stowage import Stowage
 
 CANDIDATES = 32  # waiting sequences looked at in one plan
 
 
 class Admitter:
-    """Takes candidates in the policy's order. Nobody overtakes one that lacks pages but a more urgent one.
+    """Takes candidates in the policy's order. Nobody overtakes one that lacks pages unless the policy says so.
 
     A displaced sequence's place is free only after its step in flight; the one it was displaced for comes first then.
     """
 
-    def __init__(self, roster: Roster, paging: Paging, policy: Policy, limits: SchedulerLimits) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        ledger: Ledger,
+        paging: Paging,
+        stowage: Stowage,
+        policy: Policy,
+        limits: SchedulerLimits,
+        budget: PreemptionBudget,
+        journal: Journal,
+    ) -> None:
         self._roster = roster
+        self._ledger = ledger
         self._paging = paging
+        self._stowage = stowage
         self._policy = policy
         self._limits = limits
+        self._budget = budget
+        self._journal = journal
         self._claims: list[Sequence] = []  # others were displaced for them
-        self._candidates: deque[Sequence] | None = None
+        self._candidates: deque[Sequence] = deque()
         self._blocked: Sequence | None = None  # the first candidate that lacked pages
-        self._stall: tuple[Sequence, int] | None = None  # who lacked pages last, and how many were spare then
-        self._ranked: list[Sequence] | None = None  # running ones, worst first
+        self._everyone: list[Sequence] = []  # who ran when `_running` was made
+        self._running: Columns | None = None  # of those who run, for this plan
+        self._moment = Moment(0.0, 0, 0.0, 0.0)
+        self._next_look_s = 0.0
+        self._looking = False
+        self._ranked = False
+        self.loads: list[PageCopy] = []  # of those admitted in this plan
 
-    def begin(self) -> None:
-        """A new plan."""
-        self._candidates = None
-        self._blocked = None
-        self._ranked = None
+    @property
+    def next_look_s(self) -> float:
+        """When those who wait are looked at again, if nothing changes."""
+        return self._next_look_s
 
-    def make_room(self, now: float) -> None:
+    def begin(self, moment: Moment) -> None:
+        """A new plan: decide whether to look at those who wait."""
+        self._moment = moment
+        self._blocked = self._running = None
+        self._ranked = False
+        self.loads = []
+        roster = self._roster
+        due = roster.changed or moment.now >= self._next_look_s or not roster.running
+        self._looking = due and bool(roster.waiting)
+        if self._looking:
+            roster.changed = False
+            self._next_look_s = moment.now + self._policy.look_s
+
+    def make_room(self) -> None:
         """Displace others for slots, before they get another step; for as much new work as a step can take."""
         roster = self._roster
-        if roster.free_slots or not self._policy.restless(roster.waiting.per_tier, roster.running_per_tier):
+        if not self._looking or roster.free_slots or not self._policy.preempts:
             return
-        self._candidates = deque(self._rank(now))
+        self._rank()
         victimless: set[int] = set()  # tiers whose best candidate found nobody to displace
         promised = 0
         budget = self._limits.step_tokens
-        for sequence in self._candidates:
+        for sequence in list(self._candidates):
             if budget <= 0:
                 break
             if sequence.tier in victimless:
                 continue
             if promised == len(roster.leaving) + len(roster.free_slots):
-                victim = next(self._victims(sequence, now), None)
+                victim = next(self._victims(sequence), None)
                 if victim is None:
                     victimless.add(sequence.tier)
                     continue
-                roster.preempt(victim, sequence, now)
+                self._displace(victim, sequence)
             promised += 1
             budget -= sequence.known
             self._claims.append(sequence)
@@ -65,14 +100,23 @@ class Admitter:
     def clear(self) -> None:
         """Forget all claims: everybody waits again."""
         self._claims.clear()
-        self._stall = None
+        self._roster.changed = True
 
-    def next(self, now: float, over: Sequence | None = None) -> Sequence | None:
+    def out_of_tokens(self) -> None:
+        """The plan is full: whoever is next is looked at again in the next plan."""
+        if self._looking:
+            self._roster.changed = True
+            self._journal.waiting_for("tokens")
+
+    def next(self, over: Sequence | None = None) -> Sequence | None:
         """The next sequence to run, seated; with `over`, only one that goes before that running sequence's prefill."""
-        if not self._roster.free_slots:
+        if not self._looking:
             return None
-        if self._candidates is None:
-            self._candidates = deque(self._rank(now))
+        if not self._roster.free_slots:
+            self._journal.waiting_for("slots")
+            return None
+        self._rank()
+        now = self._moment.now
         while self._candidates:
             sequence = self._candidates[0]
             if over is not None and not self._policy.overtakes(sequence, over, now):
@@ -80,49 +124,65 @@ class Admitter:
             self._candidates.popleft()
             if self._blocked is not None and not self._policy.overtakes(sequence, self._blocked, now):
                 continue
-            if self._admit(sequence, now):
+            if self._admit(sequence):
                 return sequence
+            self._blocked = self._blocked or sequence
+        self._journal.waiting_for("pages" if self._blocked is not None else "nothing")
+        if self._blocked is None and self._roster.waiting:
+            self._roster.changed = True
         return None
 
-    def _rank(self, now: float) -> list[Sequence]:
+    def _rank(self) -> None:
+        """Find the candidates, once a plan."""
+        if self._ranked:
+            return
+        self._ranked = True
         waiting = self._roster.waiting
-        claims = [sequence for sequence in self._claims if sequence.row is not None]
+        claims = [sequence for sequence in self._claims if sequence.place is not None]
         self._claims = []
-        if not waiting.rows:
-            return claims
-        if len(waiting.rows) == 1:
-            return waiting.rows[:]
-        order = self._policy.order(waiting.columns, now, CANDIDATES).tolist()
-        ranked = [waiting.rows[row] for row in order]
-        return claims + [sequence for sequence in ranked if sequence not in claims] if claims else ranked
+        if len(waiting) < 2:
+            self._candidates = deque(waiting.members)
+            return
+        columns = self._ledger.columns(waiting.rows, self._moment.now)
+        order = self._policy.admit_order(columns, self._moment, CANDIDATES).tolist()
+        ranked = [waiting.members[place] for place in order]
+        self._candidates = deque(claims + [s for s in ranked if s not in claims] if claims else ranked)
 
-    def _admit(self, sequence: Sequence, now: float) -> bool:
-        if self._stalled(sequence):
-            self._blocked = self._blocked or sequence
-            return False
-        hit = self._paging.find(sequence)
+    def _admit(self, sequence: Sequence) -> bool:
         tokens = self._tokens_to_seat(sequence)
+        kept = self._stowage.holds_pages(sequence)
+        hit = ([], 0) if kept else self._paging.find(sequence)
         missing = self._missing(sequence, hit[0], tokens)
         if missing > 0:
-            if not self._take_pages(sequence, missing, now):
-                self._blocked = self._blocked or sequence
-                self._stall = (sequence, self._spare())
+            if not self._take_pages(sequence, missing):
                 return False
-            hit = self._paging.find(sequence)
-        if not self._paging.seat(sequence, hit, tokens):
-            self._blocked = self._blocked or sequence
+            kept = self._stowage.holds_pages(sequence)
+            hit = ([], 0) if kept else self._paging.find(sequence)
+        if kept:
+            if not self._paging.extend(sequence, tokens):
+                return False
+        elif not self._paging.seat(sequence, hit, tokens):
             return False
-        self._roster.seat(sequence)
+        loaded = self._stowage.load(sequence, len(hit[0]))
+        if loaded is not None:
+            self.loads.append(loaded)
+        self._note(sequence, kept, loaded)
+        self._roster.seat(sequence, self._moment.now)
         return True
 
-    def _stalled(self, sequence: Sequence) -> bool:
-        """Whether it lacked pages before and no more have come since, so that looking again is in vain."""
-        if self._stall is None or self._stall[0] is not sequence or self._spare() > self._stall[1]:
-            return False
-        return not self._policy.restless(self._roster.waiting.per_tier, self._roster.running_per_tier)
-
-    def _spare(self) -> int:
-        return self._paging.pool.available - len(self._roster.running)
+    def _note(self, sequence: Sequence, kept: bool, loaded: PageCopy | None) -> None:
+        columns = self._columns_of(sequence)
+        terms = {name: round(float(value[0]), 4) for name, value in self._policy.explain(columns, self._moment).items()}
+        self._journal.note(
+            sequence.id,
+            "admitted",
+            waiting=len(self._roster.waiting) - 1,
+            running=len(self._roster.running),
+            terms=terms,
+            computed=sequence.computed,
+            kept=kept,
+            loaded_pages=0 if loaded is None else len(loaded.host_pages),
+        )
 
     def _tokens_to_seat(self, sequence: Sequence) -> int:
         """Positions whose pages are taken at once: all for one that may not be preempted again, else what is known."""
@@ -135,41 +195,55 @@ class Admitter:
     def _missing(self, sequence: Sequence, hit: list[int], tokens: int) -> int:
         """Pages short of seating the sequence with a margin for those who run, so that it does not push one out."""
         pool = self._paging.pool
-        wanted = self._paging.pages_for(tokens) - len(hit) + pool.idle(hit)
+        wanted = self._paging.pages_for(tokens) - len(hit) + pool.idle(hit) - len(sequence.pages)
         running = len(self._roster.running)
         if not running:
             return wanted - pool.available
         return wanted + running + pool.total // 64 - pool.room(sequence.tier)
 
-    def _take_pages(self, sequence: Sequence, missing: int, now: float) -> bool:
-        """Free `missing` pages by displacing others, all or nobody; False when they are not there yet."""
-        roster = self._roster
-        coming = roster.leaving_pages()
+    def _take_pages(self, sequence: Sequence, missing: int) -> bool:
+        """Free `missing` pages of parked sequences, or by displacing others, all or nobody; False: not there yet."""
+        roster, pool = self._roster, self._paging.pool
+        if self._stowage.parked and self._stowage.reclaim(pool.available + missing, keep=sequence):
+            return True
+        coming = roster.leaving_pages() + self._stowage.reclaimable()
         chosen: list[Sequence] = []
-        for victim in self._victims(sequence, now):
-            if coming >= missing:
-                break
-            chosen.append(victim)
-            coming += self._paging.pool.exclusive(victim.pages)
+        if self._policy.preempts:
+            for victim in self._victims(sequence):
+                if coming >= missing:
+                    break
+                chosen.append(victim)
+                coming += pool.exclusive(victim.pages)
         if coming < missing or not chosen:
             return False
+        before = pool.available
         for victim in chosen:
-            roster.preempt(victim, sequence, now)
-        if not roster.leaving:
+            self._displace(victim, sequence)
+        if not roster.leaving and self._stowage.reclaim(before + missing, keep=sequence):
             return True
         self._claims.append(sequence)
         return False
 
-    def _victims(self, sequence: Sequence, now: float) -> Iterator[Sequence]:
+    def _displace(self, victim: Sequence, sequence: Sequence) -> None:
+        if self._policy.spends and victim.tier == sequence.tier:
+            self._budget.spend(self._stowage.cost_s(victim), self._moment.now)
+        self._roster.preempt(victim, sequence, self._moment.now)
+
+    def _victims(self, sequence: Sequence) -> Iterator[Sequence]:
         """Running sequences that may be displaced for this one, the first to go first."""
-        roster = self._roster
-        policy = self._policy
-        if not policy.restless(roster.waiting.per_tier, roster.running_per_tier):
+        roster, moment = self._roster, self._moment
+        if not roster.running:
             return
-        if self._ranked is None:
-            running = roster.running
-            order = policy.order(columns_of(running, now), now).tolist()
-            self._ranked = [running[index] for index in reversed(order)]
-        for victim in self._ranked:
-            if roster.preemptable(victim, sequence) and policy.displaces(sequence, victim, now):
-                yield victim
+        if self._running is None:
+            self._everyone = list(roster.running)
+            self._running = self._ledger.columns(roster.rows_running(), moment.now)
+        for index in self._policy.victims(self._columns_of(sequence), self._running, moment).tolist():
+            victim = self._everyone[index]
+            if not roster.preemptable(victim, sequence):
+                continue
+            if self._policy.spends and victim.tier == sequence.tier and not self._budget.allows(moment.now):
+                continue
+            yield victim
+
+    def _columns_of(self, sequence: Sequence) -> Columns:
+        return self._ledger.columns(rows_of([sequence]), self._moment.now)

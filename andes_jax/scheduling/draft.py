@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from andes_jax.scheduling.plan import Admission, Slice
 from andes_jax.scheduling.sequence import Sequence
+from andes_jax.scheduling.step_time import StepWork
 
 
 class Draft:
     """A plan in the making."""
 
-    __slots__ = ("admissions", "prefilled", "sequences", "slices")
+    __slots__ = ("admissions", "context", "decodes", "prefilled", "prefills", "sequences", "slices")
 
     def __init__(self) -> None:
         self.slices: list[Slice] = []
         self.sequences: list[Sequence] = []  # aligned with slices
         self.admissions: list[Admission] = []
         self.prefilled: list[Sequence] = []  # whose slices are not plain decodes
+        self.prefills: list[tuple[int, int]] = []  # (tokens, positions before them) of slices that are not decodes
+        self.decodes = 0  # slices of one token
+        self.context = 0  # positions they attend to
+
+    def work(self, copied_pages: int) -> StepWork:
+        """What the step's time depends on."""
+        return StepWork(self.decodes, self.context, tuple(self.prefills), copied_pages)
 
     def decode(self, running: list[Sequence]) -> list[Sequence]:
         """A slice of one token for each sequence that only lacks its last; returns those that lack more."""
         slices = self.slices
         sequences = self.sequences
         behind: list[Sequence] = []
+        context = 0
         for sequence in running:
             first = sequence.computed
             known = sequence.known
@@ -47,6 +56,9 @@ class Draft:
             sequence.known = known + 1
             sequence.in_flight += 1
             sequences.append(sequence)
+            context += known
+        self.decodes = len(slices)
+        self.context = context
         return behind
 
     def prefill(self, sequence: Sequence, limit: int) -> int:
@@ -74,6 +86,11 @@ class Draft:
         )
         self.sequences.append(sequence)
         self.prefilled.append(sequence)
+        if count == 1 and scores is None:
+            self.decodes += 1
+            self.context += end
+        else:
+            self.prefills.append((count, first))
         sequence.computed = end
         sequence.known += sample
         sequence.in_flight += 1

@@ -15,6 +15,9 @@ class SchedulerLimits:
     prefill_chunk: int  # tokens of one slice at most
     page_tokens: int  # positions of one page
     max_preempt: int = 3  # times a request loses its pages or slot to others
+    preempt_share: float = 0.25  # of all time, at most, goes into moving replies of one tier out of each other's way
+    warmup_steps: int = 50  # steps until learnt step times steer
+    realtime_aim_s: float = 0.2  # to a realtime reply's first token: steps are kept short enough for that
 
     def __post_init__(self) -> None:
         for name in ("max_sequences", "max_model_len", "prefill_chunk", "page_tokens"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from andes_jax.memory.pool import PagePool
+from andes_jax.memory.pool import PagePool, PageRun
 from andes_jax.memory.prefix import PrefixCache
 from andes_jax.scheduling.sequence import Sequence
 
@@ -18,14 +18,14 @@ class Paging:
             raise ValueError(f"prefix cache pages hold {prefix.page_tokens} tokens, the pool's {page_tokens}")
         self.pool = pool
         self._prefix = prefix
-        self._page_tokens = page_tokens
+        self.page_tokens = page_tokens
         self.hit_tokens = 0  # positions taken over from the prefix cache so far, counted once a request
         self.lookup_tokens = 0  # positions looked for
         self.prompt_tokens = 0  # of all requests admitted so far
 
     def pages_for(self, tokens: int) -> int:
         """Pages that hold so many positions."""
-        return -(-tokens // self._page_tokens)
+        return -(-tokens // self.page_tokens)
 
     def find(self, sequence: Sequence) -> tuple[list[int], int]:
         """Cached pages that hold the start of the sequence, never its last known token, whose logits are needed.
@@ -34,7 +34,7 @@ class Paging:
         """
         if self._prefix is None or not sequence.scored:
             return [], PrefixCache.ROOT
-        return self._prefix.lookup(sequence.token_ids, (sequence.known - 1) // self._page_tokens)
+        return self._prefix.lookup(sequence.token_ids, (sequence.known - 1) // self.page_tokens)
 
     def seat(self, sequence: Sequence, hit: tuple[list[int], int], tokens: int) -> bool:
         """Give the sequence the hit's pages and new ones up to `tokens` positions; False and nothing, if too few."""
@@ -49,7 +49,7 @@ class Paging:
             taken.extend(range(start, start + count))
         sequence.published = len(pages)
         sequence.node = node
-        sequence.cached = sequence.computed = len(pages) * self._page_tokens
+        sequence.cached = sequence.computed = len(pages) * self.page_tokens
         if sequence.first_cached is None:
             sequence.first_cached = sequence.cached
             self.prompt_tokens += sequence.prompt_length
@@ -58,6 +58,16 @@ class Paging:
                 self.hit_tokens += sequence.cached
                 self.lookup_tokens += sequence.known
         self._hold(sequence, taken)
+        return True
+
+    def extend(self, sequence: Sequence, tokens: int) -> bool:
+        """Give a sequence that kept its pages room for `tokens` positions; False, with nothing taken, if too few."""
+        wanted = self.pages_for(tokens) - len(sequence.pages)
+        if wanted > 0:
+            runs = self.pool.allocate(wanted)
+            if runs is None:
+                return False
+            self._append(sequence, runs)
         return True
 
     def grow(self, sequence: Sequence) -> bool:
@@ -74,16 +84,19 @@ class Paging:
         runs = pool.allocate(wanted)
         if runs is None:
             return False
+        self._append(sequence, runs)
+        return True
+
+    def _append(self, sequence: Sequence, runs: list[PageRun]) -> None:
         pages = sequence.pages
         for start, count in runs:
             pages.extend(range(start, start + count))
         self._hold(sequence, pages)
-        return True
 
     def publish(self, sequence: Sequence) -> None:
         """Let later prompts find the sequence's pages that are full of computed tokens with known ids."""
         prefix = self._prefix
-        size = self._page_tokens
+        size = self.page_tokens
         full = min(sequence.computed, len(sequence.token_ids)) // size
         if prefix is None:
             sequence.published = full
@@ -110,4 +123,4 @@ class Paging:
     def _hold(self, sequence: Sequence, pages: list[int]) -> None:
         sequence.pages = pages
         sequence.table = tuple(pages)
-        sequence.capacity = len(pages) * self._page_tokens
+        sequence.capacity = len(pages) * self.page_tokens

@@ -6,7 +6,7 @@ Both are self-contained, so that a logged run can be replayed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,13 +24,12 @@ class Admission:
     output_ids: tuple[int, ...] = ()  # generated before a preemption; penalties count them
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(NamedTuple):
     """Tokens first .. first+count-1 of one sequence, computed in this step. A decode is a slice of one token."""
 
     slot: int
     first: int  # position of the first token computed
-    count: int  # >= 1
+    count: int  # type: ignore[assignment]  # >= 1; a tuple's own `count` is not wanted here
     token_ids: tuple[int, ...] | None  # their ids; None: the one id last drawn for the slot, still on the device
     pages: tuple[int, ...]  # the sequence's block table, long enough for first+count tokens; a page is never 0
     sample: bool  # draw the token at position first+count

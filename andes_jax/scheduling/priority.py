@@ -1,41 +1,75 @@
-"""What policies rank by: columns of numbers over many sequences, and the priority formula over them.
+"""The priority formula over columns of sequences.
 
 priority = alpha * interactivity + beta * waited / allowed wait + gamma * predicted resource
 with interactivity and resource in [0, 1] (cheaper work scores higher) and the waiting term without upper bound.
+
+Interactivity carries the reader's need and what it costs to meet: need / work, squeezed into [0, 1], where need rises
+from `least_need` to 1 as the reader's slack falls from the horizon to nothing. Where the machine is short, this is the
+quality of experience gained for each token of work; where it is not, everybody is served anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from andes_jax.request import Tier
-from andes_jax.scheduling.sequence import Sequence
+from andes_jax.scheduling.ledger import Columns
+
+PREFILL_WORK = 0.1  # a prompt token is computed beside many others, so it costs about a tenth of one drawn alone
+TYPICAL_WORK = 64.0  # tokens; the interactivity of one with so much work and full need is 1/2
+LEAST_NEED = 0.02  # of a reader far ahead, and where nobody reads along
 
 
-class Columns(NamedTuple):
-    """One entry per sequence, all arrays [n]."""
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The formula's coefficients, and what its terms are measured in."""
 
-    tier: np.ndarray  # int64
-    arrived_s: np.ndarray  # float64
-    queued_s: np.ndarray  # float64, when it last began to wait; now or later for running ones
-    order: np.ndarray  # float64, arrival number
-    work: np.ndarray  # float64, tokens still to compute at most
-
-
-def work_of(sequence: Sequence) -> int:
-    """Tokens the sequence may still have to compute."""
-    return sequence.goal - sequence.computed
+    alpha: float = 0.6  # interactivity
+    beta: float = 0.3  # waiting
+    gamma: float = 0.1  # predicted resource
+    allowed_wait_s: tuple[float, float, float] = (60.0, 60.0, 600.0)  # per tier: what one unit of waiting is
+    lift_s: float = 60.0  # each such wait without service ranks a request one tier higher, so nothing starves
+    horizon_s: float = 4.0  # a reader with more slack than this does not need anything yet
+    worst_first: bool = False  # rank by need alone, which raises the worst quality rather than the mean
 
 
-def columns_of(running: Iterable[Sequence], now: float) -> Columns:
-    """Columns of running sequences, which wait for nothing."""
-    rows = [(s.tier, s.request.arrived_s, now, s.order, work_of(s)) for s in running]
-    table = np.array(rows, dtype=np.float64).reshape(-1, 5)
-    return Columns(table[:, 0].astype(np.int64), table[:, 1], table[:, 2], table[:, 3], table[:, 4])
+class Terms(NamedTuple):
+    """The formula's terms, weighted, each float64 [n]."""
+
+    interactivity: np.ndarray
+    waited: np.ndarray
+    resource: np.ndarray
+
+    @property
+    def priority(self) -> np.ndarray:
+        """Their sum; higher goes first."""
+        return self.interactivity + self.waited + self.resource
+
+
+def work_of(columns: Columns) -> np.ndarray:
+    """Tokens of work left [n]: those to draw, and the prompt's at what they cost beside others."""
+    return columns.remaining + PREFILL_WORK * columns.to_compute
+
+
+def need_of(slack_s: np.ndarray, horizon_s: float) -> np.ndarray:
+    """How badly each reader needs the next token [n], in (0, 1]."""
+    return np.clip(1.0 - slack_s / horizon_s, LEAST_NEED, 1.0)
+
+
+def terms(columns: Columns, now: float, weights: Weights, max_model_len: int) -> Terms:
+    """The formula's terms for every entry."""
+    work = work_of(columns)
+    if weights.worst_first:
+        interactivity = 1.0 / (1.0 + np.exp(np.clip(columns.slack_s / weights.horizon_s, -50.0, 50.0)))
+    else:
+        gain = TYPICAL_WORK * need_of(columns.slack_s, weights.horizon_s)
+        interactivity = gain / (gain + work)
+    waited = np.maximum(now - columns.arrived_s, 0.0) / np.asarray(weights.allowed_wait_s)[columns.tier]
+    resource = 1.0 - np.minimum(work / max_model_len, 1.0)
+    return Terms(weights.alpha * interactivity, weights.beta * waited, weights.gamma * resource)
 
 
 def best_first(scores: np.ndarray, order: np.ndarray, limit: int | None = None) -> np.ndarray:
@@ -46,27 +80,6 @@ def best_first(scores: np.ndarray, order: np.ndarray, limit: int | None = None) 
     threshold = -np.partition(-scores, limit - 1)[limit - 1]
     chosen = np.flatnonzero(scores >= threshold)
     return chosen[np.lexsort((order[chosen], -scores[chosen]))][:limit]
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """The formula's coefficients, and what waiting is measured in."""
-
-    alpha: float = 0.6  # interactivity
-    beta: float = 0.3  # waiting
-    gamma: float = 0.1  # predicted resource
-    interactivity: tuple[float, float, float] = (1.0, 0.5, 0.0)  # per tier, in [0, 1]
-    allowed_wait_s: tuple[float, float, float] = (0.2, 0.3, 10.0)  # per tier: what one unit of waiting is
-    lift_s: float = 60.0  # each such wait without service ranks a request one tier higher, so nothing starves
-
-
-def priority(columns: Columns, now: float, weights: Weights, max_model_len: int) -> np.ndarray:
-    """The formula's value for every entry, float64 [n]; higher goes first."""
-    interactivity = np.asarray(weights.interactivity)[columns.tier]
-    allowed = np.asarray(weights.allowed_wait_s)[columns.tier]
-    waited = np.maximum(now - columns.arrived_s, 0.0) / allowed
-    resource = 1.0 - np.minimum(columns.work / max_model_len, 1.0)
-    return weights.alpha * interactivity + weights.beta * waited + weights.gamma * resource
 
 
 def lifted_tier(tier: int, waited_s: float, weights: Weights) -> int:

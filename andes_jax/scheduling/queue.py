@@ -1,65 +1,52 @@
-"""Sequences that wait, kept as columns so that a policy ranks thousands of them without walking objects."""
+"""Sequences that wait to be admitted, with their rows in the ledger at hand as one array."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from andes_jax.request import Tier
-from andes_jax.scheduling.priority import Columns, work_of
 from andes_jax.scheduling.sequence import Sequence
 
 
 class WaitingQueue:
-    """An unordered set of sequences with their columns; adding and removing cost O(1)."""
+    """An unordered set of sequences; adding and removing cost O(1)."""
 
     def __init__(self) -> None:
-        self.rows: list[Sequence] = []
+        self.members: list[Sequence] = []
         self.per_tier = [0] * len(Tier)
-        self._columns = self._empty(64)
-
-    @staticmethod
-    def _empty(rows: int) -> Columns:
-        floats = [np.zeros(rows) for _ in range(4)]
-        return Columns(np.zeros(rows, dtype=np.int64), *floats)
+        self._rows = np.zeros(64, dtype=np.int64)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.members)
+
+    def __bool__(self) -> bool:
+        return bool(self.members)
 
     @property
-    def columns(self) -> Columns:
-        """Views over the live rows, aligned with `rows`; valid until the next add or remove."""
-        count = len(self.rows)
-        return Columns(*(column[:count] for column in self._columns))
+    def rows(self) -> np.ndarray:
+        """Ledger rows [n], aligned with `members`; valid until the next add or remove."""
+        return self._rows[: len(self.members)]
 
     def add(self, sequence: Sequence) -> None:
-        """The sequence waits from now on."""
-        row = len(self.rows)
-        if row == len(self._columns.tier):
-            grown = self._empty(2 * row)
-            for old, new in zip(self._columns, grown, strict=True):
-                new[:row] = old
-            self._columns = grown
-        tier, arrived_s, queued_s, order, work = self._columns
-        tier[row] = sequence.tier
-        arrived_s[row] = sequence.request.arrived_s
-        queued_s[row] = sequence.queued_s
-        order[row] = sequence.order
-        work[row] = work_of(sequence)
-        sequence.row = row
-        self.rows.append(sequence)
+        """The sequence waits from now on; it has a ledger row."""
+        assert sequence.row is not None
+        place = len(self.members)
+        if place == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+        self._rows[place] = sequence.row
+        sequence.place = place
+        self.members.append(sequence)
         self.per_tier[sequence.tier] += 1
 
     def remove(self, sequence: Sequence) -> None:
         """The sequence waits no longer; raises ValueError when it did not."""
-        row = sequence.row
-        if row is None:
+        place = sequence.place
+        if place is None:
             raise ValueError(f"{sequence.id} does not wait")
-        last = self.rows.pop()
+        last = self.members.pop()
         if last is not sequence:
-            self.rows[row] = last
-            last.row = row
-            end = len(self.rows)
-            for column in self._columns:
-                column[row] = column[end]
-        sequence.row = None
+            self.members[place] = last
+            last.place = place
+            self._rows[place] = self._rows[len(self.members)]
+        sequence.place = None
         self.per_tier[sequence.tier] -= 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from andes_jax.scheduling.ledger import Ledger
 from andes_jax.scheduling.paging import Paging
-from andes_jax.scheduling.policies.base import Policy
-from andes_jax.scheduling.priority import columns_of
+from andes_jax.scheduling.policies.base import Moment, Policy
 from andes_jax.scheduling.roster import Roster
 from andes_jax.scheduling.sequence import Sequence, State
+from andes_jax.scheduling.stowage import Stowage
 
 
 class Relief:
@@ -16,45 +17,51 @@ class Relief:
     already hold all pages they will ever need or have just come back, and these advance.
     """
 
-    def __init__(self, roster: Roster, paging: Paging, policy: Policy) -> None:
+    def __init__(self, roster: Roster, ledger: Ledger, paging: Paging, stowage: Stowage, policy: Policy) -> None:
         self._roster = roster
+        self._ledger = ledger
         self._paging = paging
+        self._stowage = stowage
         self._policy = policy
 
-    def serve(self, needy: list[Sequence], now: float) -> None:
+    def serve(self, needy: list[Sequence], moment: Moment) -> None:
         """Grow each of `needy` where possible, preempting running sequences that rank below it."""
-        if len(needy) <= self._paging.pool.available:
+        if self._stowage.reclaim(len(needy)):
             needy = [sequence for sequence in needy if not self._paging.grow(sequence)]
             if not needy:
                 return
-        ranked = self._ranked(now)
+        ranked = self._ranked(moment)
         wanting = set(needy)
         promised = 0  # pages on their way to a needy sequence
         coming = self._roster.leaving_pages()
         for sequence in [ranked_one for ranked_one in ranked if ranked_one in wanting]:
-            if sequence.state is not State.RUNNING or self._paging.grow(sequence):
+            if sequence.state is not State.RUNNING or self._grow(sequence):
                 continue
             if promised >= coming:
                 victim = self._victim(sequence, ranked)
                 if victim is None:
                     continue
-                self._roster.preempt(victim, sequence, now)
-                if self._paging.grow(sequence):
+                self._roster.preempt(victim, sequence, moment.now)
+                if self._grow(sequence):
                     continue
                 coming = self._roster.leaving_pages()
             promised += 1
 
-    def force(self, now: float) -> bool:
+    def force(self, moment: Moment) -> bool:
         """Nothing advances and nothing is in flight: the worst ranked gives way to the best, whatever the policy."""
-        ranked = self._ranked(now)
+        ranked = self._ranked(moment)
         if len(ranked) < 2:
             return False
-        self._roster.preempt(ranked[-1], ranked[0], now)
+        self._roster.preempt(ranked[-1], ranked[0], moment.now)
         return True
 
-    def _ranked(self, now: float) -> list[Sequence]:
-        running = self._roster.running
-        return [running[index] for index in self._policy.order(columns_of(running, now), now).tolist()]
+    def _grow(self, sequence: Sequence) -> bool:
+        return self._paging.grow(sequence) or (self._stowage.reclaim(1) and self._paging.grow(sequence))
+
+    def _ranked(self, moment: Moment) -> list[Sequence]:
+        running = list(self._roster.running)
+        columns = self._ledger.columns(self._roster.rows_running(), moment.now)
+        return [running[index] for index in self._policy.keep_order(columns, moment).tolist()]
 
     def _victim(self, needy: Sequence, ranked: list[Sequence]) -> Sequence | None:
         for victim in reversed(ranked):

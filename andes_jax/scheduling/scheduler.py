@@ -9,37 +9,37 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from andes_jax.events import TokenLogprobs
+from andes_jax.memory.host import HostPages
 from andes_jax.memory.pool import PagePool
 from andes_jax.memory.prefix import PrefixCache
-from andes_jax.request import FinishReason, Refusal, Request
+from andes_jax.prediction.lengths import LengthHistory, LengthPredictor
+from andes_jax.request import FinishReason, Refusal, Request, Tier
 from andes_jax.scheduling.admission import Admitter
+from andes_jax.scheduling.advance import Advance, Advancer
+from andes_jax.scheduling.budget import PreemptionBudget
 from andes_jax.scheduling.draft import Draft
+from andes_jax.scheduling.journal import Journal
+from andes_jax.scheduling.learned_times import LearnedTimes
+from andes_jax.scheduling.ledger import Ledger
 from andes_jax.scheduling.limits import SchedulerLimits
+from andes_jax.scheduling.pacing import ChunkPacer
 from andes_jax.scheduling.paging import Paging
 from andes_jax.scheduling.plan import Admission, Slice, StepPlan, StepResult
-from andes_jax.scheduling.policies.base import Policy
-from andes_jax.scheduling.priority import columns_of
+from andes_jax.scheduling.policies.base import Moment, Policy
 from andes_jax.scheduling.relief import Relief
-from andes_jax.scheduling.roster import Roster
+from andes_jax.scheduling.roster import Roster, rows_of
 from andes_jax.scheduling.sequence import Sequence, State
+from andes_jax.scheduling.step_time import StepTimeModel, StepWork
+from andes_jax.scheduling.stowage import Stowage
 
 
-class Advance(NamedTuple):
-    """What one committed step brought one sequence."""
+class PlannedStep(NamedTuple):
+    """A plan that is out, with what it was made of."""
 
-    sequence: Sequence
-    token_ids: tuple[int, ...]
-    finish: FinishReason | None = None
-    logprobs: tuple[TokenLogprobs, ...] = ()  # aligned with token_ids when asked for
-    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None  # with the first advance, when asked for
-    message: str | None = None  # with FAILED
-
-
-class _Step(NamedTuple):
     number: int
     sequences: list[Sequence]
     slices: list[Slice]
+    work: StepWork
 
 
 class Scheduler:
@@ -48,24 +48,48 @@ class Scheduler:
     Plans are committed in the order made; at most one plan may be out when the next is made.
     """
 
-    def __init__(self, policy: Policy, pool: PagePool, prefix: PrefixCache | None, limits: SchedulerLimits) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        pool: PagePool,
+        prefix: PrefixCache | None,
+        limits: SchedulerLimits,
+        *,
+        predictor: LengthPredictor | None = None,
+        host_pages: int = 0,
+        times: StepTimeModel | None = None,
+    ) -> None:
+        """`host_pages` pages of the host's memory may hold what paused sequences have computed; `times` is learnt
+        where not given."""
         self.policy = policy
         self.pool = pool
         self.limits = limits
+        self.journal = Journal()
+        self.times = times or LearnedTimes(limits.warmup_steps)
         self.paging = Paging(pool, prefix, limits.page_tokens)
-        self.roster = Roster(limits, self.paging)
-        self._relief = Relief(self.roster, self.paging, policy)
-        self._admitter = Admitter(self.roster, self.paging, policy, limits)
-        self._steps: deque[_Step] = deque()  # planned, not committed
+        self.ledger = Ledger(predictor or LengthHistory())
+        self.stowage = Stowage(self.paging, HostPages(host_pages), self.times, self.journal)
+        self.roster = Roster(limits, self.paging, self.ledger, self.stowage, self.journal)
+        self._relief = Relief(self.roster, self.ledger, self.paging, self.stowage, policy)
+        self._budget = PreemptionBudget(limits.preempt_share)
+        self.admitter = Admitter(
+            self.roster, self.ledger, self.paging, self.stowage, policy, limits, self._budget, self.journal
+        )
+        self._pacer = ChunkPacer(self.times, limits)
+        self._advancer = Advancer(self.roster, self.paging)
+        self.steps: deque[PlannedStep] = deque()  # planned, not committed
         self._number = 0
-        self._page_tokens = limits.page_tokens
-        self._page_is_full = 1 % limits.page_tokens  # a page's last token is computed once the next one is drawn
+        self._token_s = 0.0  # of the last step committed
         self.generated_tokens = 0
 
     @property
     def has_work(self) -> bool:
-        """Whether anything is live or in flight."""
-        return bool(self.roster.live or self._steps)
+        """Whether anything that may run is live, or anything is in flight."""
+        roster = self.roster
+        return bool(roster.running or roster.waiting or roster.leaving or self.steps or self._trial_waits())
+
+    def _trial_waits(self) -> bool:
+        return self.roster.allowed is not None and bool(self.roster.held)
 
     @property
     def steps_planned(self) -> int:
@@ -91,11 +115,12 @@ class Scheduler:
         )
         return Refusal(message, "context_length_exceeded", "prompt" if prompt >= longest else "max_tokens")
 
-    def add(self, request: Request) -> Sequence:
+    def add(self, request: Request, now: float | None = None) -> Sequence:
         """Take a request in; raises its Refusal. One that asks for no tokens and no scores is finished at once."""
         refusal = self.refusal(request)
         if refusal is not None:
             raise refusal
+        self.journal.now = request.arrived_s if now is None else now
         sequence = self.roster.add(request)
         if request.sampling.max_tokens == 0 and not request.sampling.prompt_logprobs:
             self.roster.finish(sequence, FinishReason.LENGTH)
@@ -113,44 +138,91 @@ class Scheduler:
         """End a live request because nobody wants it any more. False when it is not live."""
         return self.finish(request_id, FinishReason.CANCELLED)
 
+    def pause(self, request_id: str, now: float) -> bool:
+        """Stop working on a live request, without losing what it has; False when it is not live."""
+        sequence = self.roster.live.get(request_id)
+        if sequence is not None:
+            self.journal.now = now
+            self.roster.pause(sequence, now)
+        return sequence is not None
+
+    def resume(self, request_id: str, now: float) -> bool:
+        """Let a paused request wait for its turn again; False when it is not live."""
+        sequence = self.roster.live.get(request_id)
+        if sequence is not None:
+            self.journal.now = now
+            self.roster.resume(sequence, now)
+        return sequence is not None
+
     def plan(self, now: float) -> StepPlan:
         """The next step. Without slices (nothing can or need be computed) it is no step: do not run or commit it."""
-        draft = self._draft(now)
-        while not draft.slices and not self._steps and self.roster.running and self._relief.force(now):
-            draft = self._draft(now)
+        self.journal.now = now
+        moment = Moment(now, self._number + 1, self.pool.live / self.pool.total, self._token_s)
+        draft = self._draft(moment)
+        while not draft.slices and not self.steps and self.roster.running and self._relief.force(moment):
+            draft = self._draft(moment)
         why = self._explain(draft)
         if not draft.slices:
             return StepPlan(self._number, why=why)
         self._number += 1
-        self._steps.append(_Step(self._number, draft.sequences, draft.slices))
+        saves, loads = self.stowage.take_saves(), tuple(self.admitter.loads)
+        self.stowage.step_planned()
+        copied = sum(len(copy.host_pages) for copy in (*saves, *loads)) if saves or loads else 0
+        self.steps.append(PlannedStep(self._number, draft.sequences, draft.slices, draft.work(copied)))
         for sequence in draft.prefilled:
             self.paging.publish(sequence)
-        return StepPlan(self._number, tuple(draft.slices), tuple(draft.admissions), why=why)
+        return StepPlan(self._number, tuple(draft.slices), tuple(draft.admissions), saves, loads, why)
 
-    def _draft(self, now: float) -> Draft:
+    def _draft(self, moment: Moment) -> Draft:
         running = self.roster.running
         needy = [s for s in running if s.computed == s.capacity and s.computed < s.known and s.computed < s.goal]
         if needy:
-            self._relief.serve(needy, now)
-        admitter = self._admitter
-        admitter.begin()
-        waiting = self.roster.waiting
-        if waiting.rows:
-            admitter.make_room(now)
+            self._relief.serve(needy, moment)
+        admitter = self.admitter
+        admitter.begin(moment)
+        admitter.make_room()
         draft = Draft()
         prefills = draft.decode(running)
-        budget = self.limits.step_tokens - len(draft.slices)
+        if not prefills and not self.roster.waiting:
+            return draft
         if len(prefills) > 1:
-            order = self.policy.order(columns_of(prefills, now), now).tolist()
-            prefills = [prefills[index] for index in order]
+            columns = self.ledger.columns(rows_of(prefills), moment.now)
+            prefills = [prefills[index] for index in self.policy.keep_order(columns, moment).tolist()]
+        self._prefill(draft, prefills, moment)
+        return draft
+
+    def _prefill(self, draft: Draft, prefills: list[Sequence], moment: Moment) -> None:
+        """Spend the step's tokens on prompts: those begun, and those of newcomers that go before or after them."""
+        budget = self._prompt_tokens(draft, moment)
+        batch = self._pacer.batch_tokens(draft, budget) if self.roster.has_batch else budget
         for sequence in prefills:
-            while budget > 0 and waiting.rows and (newcomer := admitter.next(now, sequence)) is not None:
+            while budget > 0 and (newcomer := self.admitter.next(sequence)) is not None:
                 budget -= self._start(newcomer, draft, budget)
             if budget > 0 and sequence.state is State.RUNNING:
-                budget -= draft.prefill(sequence, min(budget, self.limits.prefill_chunk))
-        while budget > 0 and waiting.rows and (newcomer := admitter.next(now)) is not None:
-            budget -= self._start(newcomer, draft, budget)
-        return draft
+                limit = min(budget, self.limits.prefill_chunk)
+                if sequence.tier is Tier.BATCH:
+                    limit = min(limit, batch)
+                if limit > 0:
+                    taken = draft.prefill(sequence, limit)
+                    budget -= taken
+                    batch -= taken if sequence.tier is Tier.BATCH else 0
+        while budget > 0:
+            newcomer = self.admitter.next()
+            if newcomer is None:
+                return
+            limit = min(budget, max(batch, 1)) if newcomer.tier is Tier.BATCH else budget
+            taken = self._start(newcomer, draft, limit)
+            budget -= taken
+            batch -= taken if newcomer.tier is Tier.BATCH else 0
+        self.admitter.out_of_tokens()
+
+    def _prompt_tokens(self, draft: Draft, moment: Moment) -> int:
+        """Prompt tokens this step may hold."""
+        if not self.times.ready or not self.roster.running_per_tier[Tier.REALTIME]:
+            return self.limits.step_tokens - len(draft.slices)
+        columns = self.ledger.columns(self.roster.rows_running(), moment.now)
+        in_flight_s = self.times.seconds(self.steps[-1].work) if self.steps else 0.0
+        return self._pacer.tokens(draft, self._pacer.allowance_s(columns, in_flight_s), 0)
 
     def _start(self, sequence: Sequence, draft: Draft, budget: int) -> int:
         """Put a newly seated sequence into the plan; returns its tokens in it."""
@@ -166,124 +238,49 @@ class Scheduler:
             "policy": self.policy.name,
             "decodes": len(draft.slices) - len(draft.prefilled),
             "prefills": len(draft.prefilled),
-            "paused": len(roster.running) - len(draft.slices),
+            "skipped": len(roster.running) - len(draft.slices),
             "admissions": len(draft.admissions),
             "displaced": displaced,
-            "waiting": len(roster.waiting.rows),
+            "waiting": len(roster.waiting),
             "pages_free": self.pool.free,
         }
 
-    def explain(self, now: float) -> dict[str, dict[str, float]]:
-        """The policy's terms for every waiting and running request, by id; computed when asked for."""
-        roster = self.roster
-        told: dict[str, dict[str, float]] = {}
-        for rows, columns in (
-            (roster.waiting.rows, roster.waiting.columns),
-            (roster.running, columns_of(roster.running, now)),
-        ):
-            terms = self.policy.explain(columns, now)
-            for index, sequence in enumerate(rows):
-                told[sequence.id] = {name: float(values[index]) for name, values in terms.items()}
-        return told
-
-    def commit(self, result: StepResult, now: float) -> list[Advance]:
+    def commit(self, result: StepResult, now: float, step_s: float | None = None) -> list[Advance]:
         """Take in the oldest planned step's result; returns what it brought, in the plan's order.
 
-        Raises ValueError when the result is another step's.
+        `step_s` is how long the device was at it, where known. Raises ValueError when the result is another step's.
         """
-        if not self._steps or self._steps[0].number != result.number:
+        if not self.steps or self.steps[0].number != result.number:
             raise ValueError(f"result of step {result.number} does not belong to the oldest planned step")
-        step = self._steps.popleft()
-        finite = None if result.finite.all() else result.finite.tolist()
-        advances: list[Advance] = []
-        vacate = self.roster.vacate
-        drawn, scored = result.logprobs, result.scores
-        for index, (sequence, part, token_id) in enumerate(
-            zip(step.sequences, step.slices, result.token_ids.tolist(), strict=True)
-        ):
-            sequence.in_flight -= 1
-            if sequence.state is not State.FINISHED:
-                if part.sample and finite is not None and not finite[index]:
-                    advances.append(self._fail(sequence))
-                else:
-                    scores = scored.get(index, []) if part.score_ids is not None else None
-                    advance = self._advance(sequence, part, token_id, scores, drawn.get(index) if drawn else None)
-                    if advance is not None:
-                        advances.append(advance)
-            if sequence.in_flight == 0 and sequence.state is not State.RUNNING and sequence.slot is not None:
-                vacate(sequence)
+        step = self.steps.popleft()
+        self.journal.now = now
+        if step_s is not None:
+            self._token_s = step_s
+            self.times.observe(step.work, step_s)
+        advances, drawn = self._advancer.advance(step.sequences, step.slices, result, self.ledger, now)
+        self.generated_tokens += drawn
         return advances
-
-    def _advance(
-        self,
-        sequence: Sequence,
-        part: Slice,
-        token_id: int,
-        scores: list[TokenLogprobs] | None,
-        logprobs: TokenLogprobs | None,
-    ) -> Advance | None:
-        prompt_logprobs = None
-        if scores is not None:
-            prompt_logprobs = self._score(sequence, part, scores)
-        if not part.sample:
-            if prompt_logprobs is None or sequence.request.sampling.max_tokens > 0:
-                return None
-            self.roster.finish(sequence, FinishReason.LENGTH)
-            return Advance(sequence, (), FinishReason.LENGTH, (), prompt_logprobs)
-        ids = sequence.token_ids
-        ids.append(token_id)
-        count = len(ids)
-        self.generated_tokens += 1
-        finish = None
-        if token_id in sequence.stop_ids:
-            finish = FinishReason.STOP
-        elif count == sequence.max_known:
-            finish = FinishReason.LENGTH
-        if count % self._page_tokens == self._page_is_full:
-            self.paging.publish(sequence)
-        if finish is not None:
-            self.roster.finish(sequence, finish)
-        drawn = (logprobs,) if sequence.wants_logprobs and logprobs is not None else ()
-        return Advance(sequence, (token_id,), finish, drawn, prompt_logprobs)
-
-    def _score(
-        self, sequence: Sequence, part: Slice, scores: list[TokenLogprobs]
-    ) -> tuple[TokenLogprobs | None, ...] | None:
-        """Collect prompt scores; returns all of them once they are complete."""
-        if sequence.scored or part.first != len(sequence.scores):
-            return None
-        sequence.scores.extend(scores)
-        if part.first + part.count < sequence.prompt_length:
-            return None
-        sequence.scored = True
-        return (None, *sequence.scores)
-
-    def _fail(self, sequence: Sequence) -> Advance:
-        self.paging.distrust(sequence)
-        self.roster.finish(sequence, FinishReason.FAILED)
-        message = "the model's output for this request was not finite (NaN or infinity)"
-        return Advance(sequence, (), FinishReason.FAILED, message=message)
 
     def next_in_line(self) -> Sequence | None:
         """Some live sequence, rather one that should be running than one that must wait."""
         roster = self.roster
-        return next(iter([*roster.running, *roster.waiting.rows, *roster.held.values()]), None)
+        return next(iter([*roster.running, *roster.waiting.members, *roster.held.values()]), None)
 
     def in_flight(self) -> list[str]:
         """Ids of the live requests that take part in planned steps without a result."""
-        ids = {sequence.id: None for step in self._steps for sequence in step.sequences}
+        ids = {sequence.id: None for step in self.steps for sequence in step.sequences}
         return [request_id for request_id in ids if request_id in self.roster.live]
 
     def restart(self, now: float) -> None:
         """All pages' content is lost and the steps in flight bring nothing: everything is to be computed again."""
-        self._steps.clear()
-        self._admitter.clear()
+        self.steps.clear()
+        self.admitter.clear()
         self.pool.clear_cache()
         self.roster.recall(now)
 
     def restrict(self, request_ids: frozenset[str] | None, now: float) -> None:
         """Run only these from now on (None: all again). Raises RuntimeError while steps are in flight."""
-        if self._steps:
+        if self.steps:
             raise RuntimeError("steps are in flight")
-        self._admitter.clear()
+        self.admitter.clear()
         self.roster.hold_all_but(request_ids, now)

@@ -9,7 +9,7 @@ from andes_jax.request import FinishReason, Request
 
 
 class State(IntEnum):
-    """Where a sequence is. A preempted one is WAITING again."""
+    """Where a sequence is. A preempted or paused one is WAITING again; it may still hold pages then."""
 
     WAITING = 0
     RUNNING = 1
@@ -29,6 +29,7 @@ class Sequence:
         "computed",
         "finish",
         "first_cached",
+        "first_run_s",
         "goal",
         "id",
         "in_flight",
@@ -37,9 +38,12 @@ class Sequence:
         "node",
         "order",
         "pages",
+        "paused",
+        "place",
         "preempt_count",
         "prompt_length",
         "published",
+        "qoe",
         "queued_s",
         "request",
         "row",
@@ -49,6 +53,8 @@ class Sequence:
         "slot",
         "state",
         "stop_ids",
+        "stored",
+        "stored_tokens",
         "table",
         "tier",
         "token_ids",
@@ -79,8 +85,14 @@ class Sequence:
         self.capacity = 0  # positions `pages` can hold
         self.published = 0  # leading pages that the prefix cache knows of
         self.node: int | None = 0  # prefix cache node of the last of them; None: no longer findable
-        self.row: int | None = None  # in the waiting queue's columns
+        self.stored: tuple[int, ...] = ()  # host pages with the keys and values of its first pages
+        self.stored_tokens = 0  # positions computed when it was stored
+        self.row: int | None = None  # in the ledger; None before arrival and after the end
+        self.place: int | None = None  # in the waiting queue
+        self.paused = False  # not to run until resumed
         self.queued_s = request.arrived_s  # when it last began to wait
+        self.first_run_s: float | None = None  # when it was first given a slot
+        self.qoe: float | None = None  # quality of experience, set when it is finished; None: nobody read along
         self.preempt_count = 0  # pages or slot lost to others, yields not counted
         self.yields = 0  # pages or slot given up by batch work to more urgent work
         self.sheltered_until = 0  # cannot be preempted before so many tokens are known

@@ -26,3 +26,20 @@ class StepTimes(Protocol):
     def decode_seconds(self, decodes: int, contexts: np.ndarray) -> np.ndarray:
         """Seconds [k] of k steps of nothing but `decodes` decodes each, with these summed contexts [k]."""
         ...
+
+
+class StepTimeModel(StepTimes, Protocol):
+    """Step times as a scheduler uses them: known, or learnt while serving."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether predictions may steer."""
+        ...
+
+    def observe(self, work: StepWork, seconds: float) -> None:
+        """A step with this work took so long."""
+        ...
+
+    def copy_seconds(self, pages: int) -> float:
+        """Seconds that copying so many pages between device and host adds to steps."""
+        ...

@@ -8,9 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from andes_jax.memory.pool import PagePool
 from andes_jax.memory.prefix import PrefixCache
-from andes_jax.request import FinishReason, Refusal, Tier
+from andes_jax.request import FinishReason, QoeTarget, Refusal, Tier
 from andes_jax.scheduling.limits import SchedulerLimits
-from andes_jax.scheduling.policies import NAMES, create_policy
+from andes_jax.scheduling.policies import SIMULATED_NAMES, create_policy
 from andes_jax.scheduling.scheduler import Scheduler
 from andes_jax.scheduling.sequence import State
 from tests.fakes import FakeRunner, expected_ids, make_request
@@ -20,7 +20,7 @@ MAX_LENGTH = 24
 
 class SchedulerMachine(RuleBasedStateMachine):
     @initialize(
-        policy=st.sampled_from(NAMES),
+        policy=st.sampled_from(SIMULATED_NAMES),
         pages=st.integers(5, 24),
         page_tokens=st.sampled_from([1, 2, 4]),
         slots=st.integers(1, 4),
@@ -28,13 +28,18 @@ class SchedulerMachine(RuleBasedStateMachine):
         chunk=st.integers(1, 8),
         max_preempt=st.integers(0, 3),
         cached=st.booleans(),
+        host_pages=st.sampled_from([0, 2, 40]),
+        reserve=st.integers(0, 3),
     )
-    def make(self, policy, pages, page_tokens, slots, extra, chunk, max_preempt, cached):
+    def make(self, policy, pages, page_tokens, slots, extra, chunk, max_preempt, cached, host_pages, reserve):
         prefix = PrefixCache(page_tokens) if cached else None
-        self.pool = PagePool(pages, prefix)
-        self.limits = SchedulerLimits(slots, MAX_LENGTH, slots + extra, chunk, page_tokens, max_preempt)
-        self.scheduler = Scheduler(create_policy(policy, max_model_len=MAX_LENGTH), self.pool, prefix, self.limits)
-        self.runner = FakeRunner(pages, page_tokens, slots)
+        self.pool = PagePool(pages, prefix, reserve=reserve)
+        self.limits = SchedulerLimits(
+            slots, MAX_LENGTH, slots + extra, chunk, page_tokens, max_preempt, preempt_share=1.0, warmup_steps=2
+        )
+        chosen = create_policy(policy, max_model_len=MAX_LENGTH)
+        self.scheduler = Scheduler(chosen, self.pool, prefix, self.limits, host_pages=host_pages)
+        self.runner = FakeRunner(pages, page_tokens, slots, host_pages=host_pages)
         self.now = 0.0
         self.in_flight = 0
         self.requests = {}
@@ -50,15 +55,16 @@ class SchedulerMachine(RuleBasedStateMachine):
         seed=st.integers(0, 2),
         scored=st.booleans(),
         stop_ids=st.sampled_from([(), (3,), tuple(range(0, 97, 5))]),
+        reader=st.sampled_from([None, QoeTarget(1.0, 5.0), QoeTarget(0.1, 0.05)]),
     )
-    def arrive(self, prompt, max_tokens, tier, seed, scored, stop_ids):
+    def arrive(self, prompt, max_tokens, tier, seed, scored, stop_ids, reader):
         request = make_request(
             f"r{len(self.requests)}", prompt, max_tokens, tier=tier, arrived_s=self.now, seed=seed,
-            prompt_logprobs=scored and len(prompt) > 3, stop_ids=stop_ids,
+            prompt_logprobs=scored and len(prompt) > 3, stop_ids=stop_ids, qoe=reader,
         )  # fmt: skip
         positions = max(len(prompt) + max_tokens - 1, len(prompt))
         try:
-            sequence = self.scheduler.add(request)
+            sequence = self.scheduler.add(request, self.now)
         except Refusal:
             assert positions > self.pool.total * self.limits.page_tokens
             return
@@ -81,7 +87,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.ended[request_id] = reason
         self.dropped.add(request_id)
 
-    @rule(seconds=st.sampled_from([0.0, 0.1, 70.0]))
+    @precondition(lambda self: self.live())
+    @rule(data=st.data(), pause=st.booleans())
+    def pause_or_resume(self, data, pause):
+        request_id = data.draw(st.sampled_from(self.live()))
+        assert (self.scheduler.pause if pause else self.scheduler.resume)(request_id, self.now)
+
+    @rule(seconds=st.sampled_from([0.0, 0.1, 3.0, 70.0]))
     def wait(self, seconds):
         self.now += seconds
 
@@ -102,14 +114,15 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.runner.dispatch(plan)
             self.in_flight += 1
         else:
-            assert ahead or not self.live(), "work, nothing in flight, and nothing planned"
+            resting = all(self.scheduler.roster.live[each].paused for each in self.live())
+            assert ahead or resting, "work, nothing in flight, and nothing planned"
 
     @precondition(lambda self: self.in_flight)
     @rule()
     def commit(self):
         result = self.runner.collect()
         self.in_flight -= 1
-        for advance in self.scheduler.commit(result, self.now):
+        for advance in self.scheduler.commit(result, self.now, 0.01):
             request_id = advance.sequence.id
             assert request_id not in self.ended, "news after the end"
             self.got[request_id] += advance.token_ids
@@ -135,8 +148,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         roster = self.scheduler.roster
         holding = [*roster.running, *roster.leaving]
         assert sorted([*roster.free_slots, *(s.slot for s in holding)]) == list(range(self.limits.max_sequences))
-        assert self.pool.live == len({page for sequence in holding for page in sequence.pages})
-        for sequence in [*holding, *roster.waiting.rows]:
+        at_rest = [*roster.waiting.members, *roster.held.values()]
+        assert self.pool.live == len({page for each in [*holding, *at_rest] for page in each.pages})
+        self.scheduler.stowage.check()
+        host = self.scheduler.stowage.host_pages
+        assert host.total - host.free == sum(len(each.stored) for each in [*holding, *at_rest])
+        for sequence in [*holding, *at_rest]:
             sequence.check()
             assert sequence.preempt_count <= self.limits.max_preempt or sequence.state is State.FINISHED
         assert len(roster.waiting) == sum(roster.waiting.per_tier)
@@ -145,9 +162,11 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert tuple(ids) == expected[: len(ids)], "a token is wrong, lost or repeated"
 
     def teardown(self):
-        """Everything ends by itself, in a bounded number of steps, with the right tokens."""
+        """Everything ends by itself once nothing is paused, in a bounded number of steps, with the right tokens."""
         if not hasattr(self, "scheduler"):
             return
+        for request_id in self.live():
+            self.scheduler.resume(request_id, self.now)
         steps = 0
         while self.live() or self.in_flight:
             if self.in_flight < 2:

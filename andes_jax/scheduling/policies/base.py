@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from andes_jax.scheduling.priority import Columns
+from andes_jax.scheduling.ledger import Columns
 from andes_jax.scheduling.sequence import Sequence
 
 
+class Moment(NamedTuple):
+    """When a decision is taken, and how the machine is then."""
+
+    now: float
+    step: int  # number of the step being planned
+    used: float  # share of the pool's pages that sequences hold
+    token_s: float  # seconds of a recent step, which is what a running reply waits for its next token
+
+
 class Policy(Protocol):
-    """Pure over its arguments: the same sequences at the same `now` are ranked the same."""
+    """Pure over its arguments: the same sequences at the same moment are ranked the same.
+
+    A look at those who wait is taken when somebody has come, somebody has left or gone on, or `look_s` has passed.
+    """
 
     name: str
+    look_s: float
+    preempts: bool  # whether `victims` may ever name one
+    spends: bool  # whether preemptions of one's equals are held to the share of time that may be spent on them
 
-    def order(self, columns: Columns, now: float, limit: int | None = None) -> np.ndarray:
-        """Indices into the columns, best first, a total order; at most `limit` of them.
-
-        It ranks waiting sequences for admission, and running ones when pages run short, the last losing theirs.
-        """
+    def admit_order(self, waiting: Columns, moment: Moment, limit: int | None = None) -> np.ndarray:
+        """Indices of waiting sequences, the first to be admitted first, a total order; at most `limit` of them."""
         ...
 
-    def restless(self, waiting_per_tier: list[int], running_per_tier: list[int]) -> bool:
-        """Whether some waiting request may take something from a running one; asked every step, so cheap."""
+    def keep_order(self, running: Columns, moment: Moment) -> np.ndarray:
+        """Indices of running sequences; when pages run short the last loses its own first."""
         ...
 
     def overtakes(self, waiting: Sequence, other: Sequence, now: float) -> bool:
         """Whether a waiting request goes before `other`: a running one's prefill, or a waiting one that lacks pages."""
         ...
 
-    def displaces(self, waiting: Sequence, running: Sequence, now: float) -> bool:
-        """Whether a waiting request may take a running one's slot or pages."""
+    def victims(self, waiting: Columns, running: Columns, moment: Moment) -> np.ndarray:
+        """Indices of running sequences that may lose their place to the one waiting sequence [1], first to go first."""
         ...
 
     def takes_pages(self, needy: Sequence, running: Sequence) -> bool:
@@ -39,6 +51,9 @@ class Policy(Protocol):
         pages in place; the scheduler overrules this when otherwise nothing could advance."""
         ...
 
-    def explain(self, columns: Columns, now: float) -> dict[str, np.ndarray]:
+    def explain(self, columns: Columns, moment: Moment) -> dict[str, np.ndarray]:
         """The terms of the ranking by name, each [n]."""
         ...
+
+
+NOBODY = np.zeros(0, dtype=np.int64)
