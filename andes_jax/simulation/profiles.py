@@ -7,6 +7,7 @@ from pathlib import Path
 
 from andes_jax.failure import UsageError
 from andes_jax.scheduling.step_time import StepTimes
+from andes_jax.simulation.fitted import FittedTimes, read_profile_file
 from andes_jax.simulation.hardware import CHIPS, MODELS
 from andes_jax.simulation.roofline import RooflineTimes, kv_capacity
 
@@ -40,9 +41,10 @@ def load_profile(name: str | Path, kv_tokens: int | None = None) -> Profile:
     """A profile by name, CHIP or CHIP:MODEL such as h200:llama-3-8b, or of a file that `andes-jax profile` wrote.
 
     `kv_tokens` replaces the size of the cache. Raises UsageError for names that do not exist, for models that do not
-    fit their chip and for caches that hold no page.
+    fit their chip and for caches that hold no page, ProfileFileError for files that are no profile.
     """
-    profile = _named(str(name).lower())
+    path = Path(name)
+    profile = _from_file(path) if path.suffix == ".json" or path.is_file() else _named(str(name).lower())
     if kv_tokens is not None:
         profile = replace(profile, kv_tokens=kv_tokens)
     if profile.pages < 1:
@@ -53,6 +55,22 @@ def load_profile(name: str | Path, kv_tokens: int | None = None) -> Profile:
 def profile_names() -> list[str]:
     """Names of the profiles that need no file: those whose weights leave room for a cache."""
     return [f"{chip}:{model}" for chip in CHIPS for model in MODELS if kv_capacity(CHIPS[chip], MODELS[model]) > 0]
+
+
+def _from_file(path: Path) -> Profile:
+    file = read_profile_file(path)
+    return Profile(
+        name=file.name,
+        times=FittedTimes(file.costs),
+        kv_tokens=file.kv_tokens,
+        page_tokens=file.page_tokens,
+        max_sequences=file.max_sequences,
+        max_model_len=file.max_model_len,
+        step_tokens=file.step_tokens,
+        prefill_chunk=file.prefill_chunk,
+        copy_page_s=file.costs.copy_page_s,
+        host_s=file.host_s,
+    )
 
 
 def _named(name: str) -> Profile:
