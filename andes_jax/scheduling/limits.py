@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from andes_jax.request import Refusal, Request
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLimits:
@@ -30,3 +32,21 @@ class SchedulerLimits:
             )
         if self.max_preempt < 0:
             raise ValueError(f"max_preempt must be at least 0, got {self.max_preempt}")
+
+    def refusal(self, request: Request, pool_tokens: int) -> Refusal | None:
+        """Why the request can never be served with a cache of so many tokens, with the numbers; None when it can."""
+        prompt = len(request.prompt_ids)
+        wanted = request.sampling.max_tokens
+        if prompt == 0:
+            return Refusal("the prompt is empty: at least one token is needed", "invalid_value", "prompt")
+        longest = self.max_model_len
+        what = "the model's context length is"
+        if prompt + wanted <= longest and max(prompt + wanted - 1, prompt) > pool_tokens:
+            longest, what = pool_tokens, "the cache holds at most"
+        elif prompt + wanted <= longest:
+            return None
+        message = (
+            f"{what} {longest} tokens, but the request needs {prompt + wanted}: "
+            f"{prompt} in the prompt and {wanted} to generate"
+        )
+        return Refusal(message, "context_length_exceeded", "prompt" if prompt >= longest else "max_tokens")

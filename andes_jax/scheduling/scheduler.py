@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+import numpy as np
+
 from andes_jax.memory.host import HostPages
 from andes_jax.memory.pool import PagePool
 from andes_jax.memory.prefix import PrefixCache
@@ -19,6 +21,7 @@ from andes_jax.scheduling.advance import Advance, Advancer
 from andes_jax.scheduling.budget import PreemptionBudget
 from andes_jax.scheduling.draft import Draft
 from andes_jax.scheduling.journal import Journal
+from andes_jax.scheduling.leap import Leaper
 from andes_jax.scheduling.learned_times import LearnedTimes
 from andes_jax.scheduling.ledger import Ledger
 from andes_jax.scheduling.limits import SchedulerLimits
@@ -77,6 +80,7 @@ class Scheduler:
         )
         self._pacer = ChunkPacer(self.times, limits)
         self._advancer = Advancer(self.roster, self.paging)
+        self._leaper = Leaper(self.roster, self.ledger, self.paging, self.admitter)
         self.steps: deque[PlannedStep] = deque()  # planned, not committed
         self._number = 0
         self._token_s = 0.0  # of the last step committed
@@ -98,22 +102,7 @@ class Scheduler:
 
     def refusal(self, request: Request) -> Refusal | None:
         """Why the request can never be served, with the numbers; None when it can. Any thread may ask."""
-        prompt = len(request.prompt_ids)
-        wanted = request.sampling.max_tokens
-        if prompt == 0:
-            return Refusal("the prompt is empty: at least one token is needed", "invalid_value", "prompt")
-        pool_tokens = self.pool.total * self.limits.page_tokens
-        longest = self.limits.max_model_len
-        what = "the model's context length is"
-        if prompt + wanted <= longest and max(prompt + wanted - 1, prompt) > pool_tokens:
-            longest, what = pool_tokens, "the cache holds at most"
-        elif prompt + wanted <= longest:
-            return None
-        message = (
-            f"{what} {longest} tokens, but the request needs {prompt + wanted}: "
-            f"{prompt} in the prompt and {wanted} to generate"
-        )
-        return Refusal(message, "context_length_exceeded", "prompt" if prompt >= longest else "max_tokens")
+        return self.limits.refusal(request, self.pool.total * self.limits.page_tokens)
 
     def add(self, request: Request, now: float | None = None) -> Sequence:
         """Take a request in; raises its Refusal. One that asks for no tokens and no scores is finished at once."""
@@ -260,6 +249,24 @@ class Scheduler:
         advances, drawn = self._advancer.advance(step.sequences, step.slices, result, self.ledger, now)
         self.generated_tokens += drawn
         return advances
+
+    def quiet_steps(self, now: float) -> int:
+        """How many further steps would be one decode for each running sequence, if nobody comes or goes before them
+        and none ends later than `next_look_s`; one step may be in flight. 0 when a decision is due."""
+        return 0 if now >= self._leaper.next_look_s else self._leaper.quiet_steps()
+
+    @property
+    def next_look_s(self) -> float:
+        """When those who wait are looked at again if nothing changes; inf when nobody waits."""
+        return self._leaper.next_look_s
+
+    def leap(self, ends_s: np.ndarray) -> None:
+        """Plan and commit at once as many of these steps as there are ends [k], with made-up tokens; none in flight."""
+        assert not self.steps
+        self._leaper.leap(ends_s)
+        self.generated_tokens += len(ends_s) * len(self.roster.running)
+        if len(ends_s) > 1:
+            self._token_s = float(ends_s[-1] - ends_s[-2])
 
     def next_in_line(self) -> Sequence | None:
         """Some live sequence, rather one that should be running than one that must wait."""

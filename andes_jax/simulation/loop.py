@@ -59,13 +59,14 @@ class Simulation:
         self._clock = clock
         self._times = times
         self._host_s = host_s
-        self._leaping = leap and hasattr(scheduler, "quiet_steps")
+        self._leaping = leap
         self._request_of = request_of
         self._records = [Record(arrival) for arrival in arrivals]
         self._live: dict[str, Record] = {}  # by request id
         self._agenda = Agenda(self._records)
         self._runner = SimulatedRunner(clock, times, [arrival.output_tokens for arrival in arrivals])
-        self._in_flight: deque[StepPlan] = deque()
+        self._in_flight: deque[float] = deque()  # when each step in flight was dispatched
+        self._free_s = 0.0  # when the last result was collected, as the engine has it
         self._last_token = 0  # the number of steps when the last token came
         self.steps = 0
         self.leaps = 0  # stretches of steps taken in as one event
@@ -96,7 +97,7 @@ class Simulation:
             record = self._records[index]
             request = self._request_of(index, record.arrival)
             try:
-                record.sequence = self._scheduler.add(request)
+                record.sequence = self._scheduler.add(request, now)
             except Refusal:
                 record.end(FinishReason.REFUSED)
             else:
@@ -121,14 +122,14 @@ class Simulation:
         self._collect()
 
     def _dispatch(self, plan: StepPlan) -> None:
-        self._in_flight.append(plan)
+        self._in_flight.append(self._clock.now())
         self._runner.dispatch(plan)
 
     def _collect(self) -> None:
-        self._in_flight.popleft()
+        began = max(self._in_flight.popleft(), self._free_s)
         result = self._runner.collect()
-        now = self._clock.now()
-        advances = self._scheduler.commit(result, now)
+        now = self._free_s = self._clock.now()
+        advances = self._scheduler.commit(result, now, now - began)
         self.steps += 1
         if advances:
             self._last_token = self.steps
@@ -155,7 +156,7 @@ class Simulation:
         quiet = min(scheduler.quiet_steps(now), LONGEST_LEAP) - 1
         if quiet < SHORTEST_LEAP:
             return False
-        event_s = self._agenda.next_s
+        event_s = min(self._agenda.next_s, scheduler.next_look_s)
         first_s = max(now + self._host_s, self._runner.next_end_s)  # when the step in flight is committed
         running = scheduler.roster.running
         live = self._live
@@ -175,8 +176,9 @@ class Simulation:
         scheduler.leap(ends)
         for sequence in scheduler.roster.running:
             live[sequence.id].tokens(ends)
-        self._runner.occupy(float(ends[-1]), float(seconds[:count].sum()))
-        clock.advance_to(float(ends[-1]))
+        self._free_s = float(ends[-1])
+        self._runner.occupy(self._free_s, float(seconds[:count].sum()))
+        clock.advance_to(self._free_s)
         self.steps += count
         self._last_token = self.steps
         self.leaps += 1
