@@ -17,9 +17,13 @@ from server.schemas.completions import CompletionBody
 from server.schemas.sampling import GenerationBody
 
 TOKENIZER_THREADS = 2
-READER = QoeTarget(first_token_s=1.0, tokens_per_s=5.0)  # what somebody who reads along expects
 SEED_BITS = 63
 ENCODED_BYTES = 1024 * 1024  # texts up to this size are always encoded, so that the error has the exact number
+
+
+def request_id_of(call_id: str, index: int) -> str:
+    """The id of a call's request with this index."""
+    return f"{call_id}:{index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +200,7 @@ class Admission:
                     param="min_tokens",
                 )
         stop_ids = tuple(dict.fromkeys((*self._eos_ids(body), *body.stop_token_ids)))
+        expected = self._expected(body)
         requests: list[Request] = []
         for number, prompt in enumerate(prompts):
             seed = secrets.randbits(SEED_BITS) if body.seed is None else body.seed & (2**SEED_BITS - 1)
@@ -218,11 +223,11 @@ class Admission:
                     prompt_logprobs=prompt_logprobs,
                 )
                 request = Request(
-                    id=f"{call_id}:{len(requests)}",
+                    id=request_id_of(call_id, len(requests)),
                     prompt_ids=prompt.ids,
                     sampling=sampling,
                     tier=body.tier,
-                    qoe=None if body.tier is Tier.BATCH else READER,
+                    qoe=expected,
                     arrived_s=arrived_s,
                     stop=body.stop,
                     session=body.prompt_cache_key,
@@ -230,6 +235,18 @@ class Admission:
                 )
                 requests.append(request)
         return Work(call_id, tuple(prompts), tuple(requests))
+
+    def _expected(self, body: GenerationBody) -> QoeTarget | None:
+        """When the call's reader expects text; None: nobody reads along."""
+        usual, said = self._context.expectations.get(body.tier), body.andes
+        if said is None or (said.expected_ttft_ms is None and said.expected_tokens_per_s is None):
+            return usual
+        if usual is None:
+            usual = self._context.expectations[Tier.STREAMING]
+        return QoeTarget(
+            usual.first_token_s if said.expected_ttft_ms is None else said.expected_ttft_ms / 1000,
+            usual.tokens_per_s if said.expected_tokens_per_s is None else said.expected_tokens_per_s,
+        )
 
     def _eos_ids(self, body: GenerationBody) -> tuple[int, ...]:
         return () if body.ignore_eos else self._context.tokenizer.eos_ids

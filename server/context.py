@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from andes_jax.clock import Clock, WallClock
 from andes_jax.events import EventSink
-from andes_jax.request import Request
+from andes_jax.request import QoeTarget, Request, Tier
 
 EngineState = Literal["starting", "ready", "draining", "failed", "stopped"]
 
@@ -42,6 +42,12 @@ class Engine(Protocol):
     def submit_all(self, requests: Sequence[Request], sink: EventSink) -> None: ...
 
     def cancel(self, request_id: str) -> None: ...
+
+    def pause(self, request_id: str) -> None: ...  # idempotent, as resume; ids that are not known change nothing
+
+    def resume(self, request_id: str) -> None: ...
+
+    def explain(self, request_id: str) -> dict[str, Any] | None: ...  # as JSON; None: not known, or no longer
 
     def drain(self) -> None: ...
 
@@ -102,11 +108,16 @@ class ServerSettings:
     max_pending_body_bytes: int = 256 * 1024 * 1024  # of all calls that are not admitted yet
     body_timeout_s: float = 30.0  # for the whole request body
     send_stall_s: float = 30.0  # how long a client may read nothing of what waits for it
+    unread_timeout_s: float = 1.5  # how long a client may leave its stream unread before its replies are paused
     keep_alive_s: float = 15.0  # for a connection without a call
     max_choices: int = 16  # n
     max_prompts: int = 128  # prompts of one completions call
     default_max_tokens: int | None = None  # of a reply whose call sets none; None: what is left of the context
     shutdown_timeout_s: float = 30.0  # that running replies get after SIGTERM
+    request_log: Path | None = None  # file to which a line is added for each request that ended
+
+
+_READER = QoeTarget(first_token_s=1.0, tokens_per_s=5.0)
 
 
 @dataclass(frozen=True)
@@ -123,6 +134,10 @@ class ServerContext:
     fingerprint: str = "andes-jax"  # system_fingerprint of replies: model, version, settings that change outputs
     compiles_after_ready: Callable[[], int] = lambda: 0
     template_variables: Mapping[str, Any] = field(default_factory=dict)  # for every rendering
+    # What readers expect unless their call says: of realtime and streaming always, of batch if somebody reads along.
+    expectations: Mapping[Tier, QoeTarget] = field(
+        default_factory=lambda: {Tier.REALTIME: _READER, Tier.STREAMING: _READER}
+    )
 
     @property
     def context_length(self) -> int:

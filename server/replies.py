@@ -53,12 +53,29 @@ class UsageSum:
         prompt_tokens = sum(len(prompt.ids) for prompt in self._work.prompts)
         completion_tokens = sum(usage.completion_tokens for usage in self._usages.values())
         cached_tokens = sum(self._usages[first].cached_tokens for first in firsts if first in self._usages)
-        return {
+        usage: dict[str, Any] = {
             "prompt_tokens": prompt_tokens,
             "completion_tokens": completion_tokens,
             "total_tokens": prompt_tokens + completion_tokens,
             "prompt_tokens_details": {"cached_tokens": cached_tokens},
         }
+        if self._work.requests[0].qoe is not None:  # the requests of a call have one reader
+            usage["andes"] = _experience([self._usages[index] for index in sorted(self._usages)])
+        return usage
+
+
+def _experience(usages: list[Usage]) -> dict[str, Any]:
+    """How the reader fared: the mean score, the longest wait and all preemptions; each choice's own beside, if many."""
+    scores = [usage.qoe for usage in usages if usage.qoe is not None]
+    waits_s = [usage.waited_s for usage in usages if usage.waited_s is not None]
+    experience: dict[str, Any] = {
+        "qoe": round(sum(scores) / len(scores), 4) if scores else None,
+        "waited_ms": round(max(waits_s) * 1000, 1) if waits_s else None,
+        "preemptions": sum(usage.preemptions for usage in usages),
+    }
+    if len(usages) > 1:
+        experience["choices"] = [_experience([usage]) for usage in usages]
+    return experience
 
 
 def fault_of(piece: Piece, *, draining: bool) -> ApiError | None:

@@ -25,6 +25,13 @@ class StreamOptions(Body):
     include_obfuscation: bool = False  # accepted; nothing is padded here
 
 
+class Expectation(Body):
+    """When the reader expects text. What is left out is as usual for the tier."""
+
+    expected_ttft_ms: Annotated[float, Field(ge=0.001, le=3_600_000)] | None = None
+    expected_tokens_per_s: Annotated[float, Field(ge=0.001, le=10_000)] | None = None
+
+
 class GenerationBody(Body):
     """Sampling, limits and delivery of one call."""
 
@@ -50,6 +57,7 @@ class GenerationBody(Body):
     service_tier: Literal["auto", "default", "flex", "priority"] | None = None
     prompt_cache_key: str | None = Field(None, max_length=1024)
     store: bool = False
+    andes: Expectation | None = None
 
     ignored: ClassVar[frozenset[str]] = frozenset({"metadata", "user", "safety_identifier", "prompt_cache_retention"})
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from andes_jax.clock import WallClock
 from andes_jax.events import EventSink, TokenEvent, TokenLogprobs, Usage
@@ -54,6 +55,7 @@ class _Live:
     reply: ReplyText
     drawn: int = 0
     cancelled: bool = False
+    paused: bool = False
     scored: bool = False
 
 
@@ -83,6 +85,9 @@ class FakeEngine:
         self.state = "ready"
         self.submitted: list[Request] = []
         self.cancelled: list[str] = []
+        self.told: list[tuple[str, str]] = []  # "pause" or "resume", and the request
+        self.experience: dict[str, Any] = {}  # of Usage, for requests with a reader
+        self.explained: dict[str, dict[str, Any]] = {}
         self._generated = 0
         self._steps = 0
         self._held = False
@@ -128,6 +133,22 @@ class FakeEngine:
                 self.cancelled.append(request_id)
                 self._lock.notify_all()
 
+    def pause(self, request_id: str) -> None:
+        self._set_paused(request_id, "pause")
+
+    def resume(self, request_id: str) -> None:
+        self._set_paused(request_id, "resume")
+
+    def _set_paused(self, request_id: str, what: str) -> None:
+        with self._lock:
+            self.told.append((what, request_id))
+            if request_id in self._live:
+                self._live[request_id].paused = what == "pause"
+                self._lock.notify_all()
+
+    def explain(self, request_id: str) -> dict[str, Any] | None:
+        return self.explained.get(request_id)
+
     def drain(self) -> None:
         with self._lock:
             self.state = "draining"
@@ -160,7 +181,7 @@ class FakeEngine:
     def _run(self) -> None:
         while True:
             with self._lock:
-                self._lock.wait_for(lambda: (self._live and not self._held) or self._closing)
+                self._lock.wait_for(lambda: (self._going and not self._held) or self._closing)
                 if self._closing:
                     return
                 if self.gap_s:
@@ -169,10 +190,14 @@ class FakeEngine:
                 self._lock.notify_all()
             time.sleep(0)  # or those who wait for the lock may never get it
 
+    @property
+    def _going(self) -> list[_Live]:
+        return [live for live in self._live.values() if live.cancelled or not live.paused]
+
     def _step(self) -> None:
         self._steps += 1
         by_sink: dict[int, tuple[EventSink, list[TokenEvent]]] = {}
-        for live in list(self._live.values()):
+        for live in self._going:
             event = self._advance(live)
             by_sink.setdefault(id(live.sink), (live.sink, []))[1].append(event)
             if event.finish is not None:
@@ -222,6 +247,7 @@ class FakeEngine:
         scored = sampling.prompt_logprobs and not live.scored
         prompt = live.request.prompt_ids
         live.scored = True
+        experience = self.experience if live.request.qoe is not None else {}
         return TokenEvent(
             request_id=live.request.id,
             emitted_s=self._clock.now(),
@@ -231,7 +257,7 @@ class FakeEngine:
             prompt_logprobs=(None, *(self._logprob(each, wanted or 0) for each in prompt[1:])) if scored else None,
             finish=finish,
             message=message,
-            usage=None if finish is None else Usage(len(prompt), live.drawn),
+            usage=None if finish is None else Usage(len(prompt), live.drawn, **experience),
         )
 
     @staticmethod

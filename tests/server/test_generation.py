@@ -30,6 +30,7 @@ SHARED = {
     "service_tier": ["auto", "flex"],
     "skip_special_tokens": [False, True],
     "user": ["u"],
+    "andes": [{}, {"expected_ttft_ms": 0.001, "expected_tokens_per_s": 10_000}],
 }
 CHAT = SHARED | {"logprobs": [True], "top_logprobs": [0, 20], "max_tokens": [4, 60], "continue_final_message": [True]}
 COMPLETION = SHARED | {
@@ -87,6 +88,7 @@ async def test_the_reply_s_shape(connect):
         "completion_tokens": 7,
         "total_tokens": len("<user>hi\n<assistant>") + 7,
         "prompt_tokens_details": {"cached_tokens": 0},
+        "andes": {"qoe": None, "waited_ms": None, "preemptions": 0},
     }
 
 
