@@ -6,7 +6,8 @@ One message per step crosses the threads, however many calls it concerns.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from andes_jax.events import TokenEvent
 from andes_jax.request import FinishReason, Refusal, Request
@@ -14,6 +15,7 @@ from server.context import Engine
 from server.errors import ApiError, shutting_down
 from server.mailbox import Mailbox, Piece
 from server.metrics import CallMeter
+from server.request_log import Ended
 
 
 class Call:
@@ -21,6 +23,7 @@ class Call:
 
     def __init__(self, front_end: FrontEnd, requests: Sequence[Request], meter: CallMeter) -> None:
         self._front_end = front_end
+        self._requests = {request.id: request for request in requests}
         self._mailboxes = {request.id: Mailbox(index) for index, request in enumerate(requests)}
         self._news = asyncio.Event()
         self.meter = meter
@@ -38,26 +41,57 @@ class Call:
 
     def deliver(self, event: TokenEvent) -> None:
         """Add one event of one of the requests."""
-        self._mailboxes[event.request_id].put(event)
+        mailbox = self._mailboxes[event.request_id]
+        mailbox.put(event)
         self.meter.event(event)
+        if event.finish is not None:
+            request = self._requests[event.request_id]
+            self._front_end.on_end(Ended(request, event.finish, event.emitted_s, mailbox.first_token_s, event.usage))
         self._news.set()
+
+    def pause(self) -> None:
+        """Let what has not ended wait: nobody reads it."""
+        live = self._live
+        for request_id in live:
+            self._front_end.engine.pause(request_id)
+        if live:
+            self.meter.paused(len(live))
+
+    def resume(self) -> None:
+        """Let what was paused go on."""
+        for request_id in self._live:
+            self._front_end.engine.resume(request_id)
+
+    @property
+    def _live(self) -> list[str]:
+        return [request_id for request_id, mailbox in self._mailboxes.items() if mailbox.finish is None]
 
     def close(self) -> None:
         """Cancel what has not ended. Idempotent; nothing is delivered afterwards."""
         self._front_end.forget(self._mailboxes)
-        for request_id, mailbox in self._mailboxes.items():
-            if mailbox.finish is None:
-                mailbox.finish = FinishReason.CANCELLED
-                self._front_end.engine.cancel(request_id)
-                self.meter.ended(FinishReason.CANCELLED)
+        for request_id in self._live:
+            mailbox = self._mailboxes[request_id]
+            mailbox.finish = FinishReason.CANCELLED
+            self._front_end.cancel(_Left(self._requests[request_id], mailbox.first_token_s, self.meter))
+            self.meter.ended(FinishReason.CANCELLED)
+
+
+class _Left(NamedTuple):
+    """A request whose client has left before its end."""
+
+    request: Request
+    first_token_s: float | None
+    meter: CallMeter
 
 
 class FrontEnd:
     """The calls of one event loop: the first one that opens a call."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, on_end: Callable[[Ended], None] = lambda ended: None) -> None:
         self.engine = engine
+        self.on_end = on_end  # told of every request's end, also of those refused and left
         self._calls: dict[str, Call] = {}  # by request id
+        self._left: dict[str, _Left] = {}  # cancelled, and the engine has not yet said what became of them
         self._loop: asyncio.AbstractEventLoop | None = None
         # The engine groups a step's events by sink, so it must always be the same object.
         self._sink = self._from_engine
@@ -74,7 +108,11 @@ class FrontEnd:
             self._loop = loop
         if self._loop is not loop:
             raise RuntimeError("a front end belongs to one event loop")
-        self.check_room(len(requests), meter)
+        try:
+            self.check_room(len(requests), meter)
+        except ApiError:
+            self._tell_refused(requests)
+            raise
         call = Call(self, requests, meter)
         self._calls.update((request.id, call) for request in requests)
         try:
@@ -83,6 +121,7 @@ class FrontEnd:
             self.forget(request.id for request in requests)
             if isinstance(error, Refusal):
                 meter.refused(error.code)
+                self._tell_refused(requests)
                 raise ApiError.from_refusal(error) from None
             raise
         meter.started(len(requests))
@@ -110,6 +149,15 @@ class FrontEnd:
         for request_id in request_ids:
             self._calls.pop(request_id, None)
 
+    def cancel(self, left: _Left) -> None:
+        """End a request that nobody waits for any more."""
+        self._left[left.request.id] = left
+        self.engine.cancel(left.request.id)
+
+    def _tell_refused(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            self.on_end(Ended(request, FinishReason.REFUSED))
+
     def _from_engine(self, events: Sequence[TokenEvent]) -> None:
         loop = self._loop
         if loop is None:
@@ -124,3 +172,8 @@ class FrontEnd:
             call = self._calls.get(event.request_id)
             if call is not None:
                 call.deliver(event)
+            elif event.finish is not None and (left := self._left.pop(event.request_id, None)) is not None:
+                left.meter.served(event.usage)
+                self.on_end(
+                    Ended(left.request, FinishReason.CANCELLED, event.emitted_s, left.first_token_s, event.usage)
+                )

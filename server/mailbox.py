@@ -30,12 +30,13 @@ class Piece:
 class Mailbox:
     """Merges events until they are taken, so that a slow reader costs the memory of its reply's text and no more."""
 
-    __slots__ = ("_index", "_unread", "finish")
+    __slots__ = ("_index", "_unread", "finish", "first_token_s")
 
     def __init__(self, index: int) -> None:
         self._index = index
         self._unread: Piece | None = None
         self.finish: FinishReason | None = None
+        self.first_token_s: float | None = None  # on the engine's clock
 
     def put(self, event: TokenEvent) -> None:
         """Add an event; none may come after one with a finish."""
@@ -44,7 +45,10 @@ class Mailbox:
             piece = self._unread = Piece(self._index)
         if event.text:
             piece.texts.append(event.text)
-        piece.tokens += len(event.token_ids)
+        if event.token_ids:
+            piece.tokens += len(event.token_ids)
+            if self.first_token_s is None:
+                self.first_token_s = event.emitted_s
         if event.logprobs:
             piece.logprobs.extend(event.logprobs)
         if event.prompt_logprobs is not None:

@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from andes_jax.events import TokenEvent
+from andes_jax.events import TokenEvent, Usage
 from andes_jax.request import FinishReason, Tier
 from server.context import Engine
 from server.engine_metrics import EngineCollector
 
 _LONG_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 _SHORT_S = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
+_WAIT_S = (0.005, 0.01, 0.02, 0.03, 0.05, *_LONG_S[1:])
+_QOE = (0.1, 0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.995, 1.0)
 _TIERS = {tier: tier.name.lower() for tier in Tier}
 
 
@@ -42,6 +44,25 @@ class Metrics:
         self.per_token = _histogram("per_token", "Mean time per token after a reply's first.", _SHORT_S, registry)
         self.end_to_end = _histogram("end_to_end", "From the call's arrival to a reply's end.", _LONG_S, registry)
         self.admission = _histogram("admission", "Reading, checking and encoding a call.", _SHORT_S, registry)
+        self.queue_wait = _histogram(
+            "queue_wait", "From a request's arrival to the first step that worked on it.", _WAIT_S, registry
+        )
+        self.qoe = Histogram(
+            "andes_qoe",
+            "Quality of experience of replies with a reader, 1 when no token came late.",
+            ["tier"],
+            buckets=_QOE,
+            registry=registry,
+        )
+        self.preemptions = Counter(
+            "andes_preemptions", "Times that ended replies had lost their place to others.", ["tier"], registry=registry
+        )
+        self.pauses = Counter(
+            "andes_unread_pauses", "Times replies were paused since their client left them unread.", registry=registry
+        )
+        self.log_lines_dropped = Counter(
+            "andes_request_log_dropped", "Lines that the request log lacks.", ["reason"], registry=registry
+        )
         registry.register(EngineCollector(engine, compiles_after_ready))
 
     def call(self, endpoint: str, tier: Tier, arrived_s: float) -> CallMeter:
@@ -87,7 +108,23 @@ class CallMeter:
             self._count(event, count)
         if event.finish is not None:
             self._measure_end(event)
+            self.served(event.usage)
             self.ended(event.finish)
+
+    def served(self, usage: Usage | None) -> None:
+        """What the engine says of one request that is over, whoever ended it."""
+        if usage is None:
+            return
+        if usage.waited_s is not None:
+            self._metrics.queue_wait.labels(self._tier).observe(usage.waited_s)
+        if usage.qoe is not None:
+            self._metrics.qoe.labels(self._tier).observe(usage.qoe)
+        if usage.preemptions:
+            self._metrics.preemptions.labels(self._tier).inc(usage.preemptions)
+
+    def paused(self, count: int) -> None:
+        """So many requests were paused since their client does not read."""
+        self._metrics.pauses.inc(count)
 
     def ended(self, reason: FinishReason) -> None:
         """One request that had started is over; called once for each."""

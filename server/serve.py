@@ -85,6 +85,7 @@ class Serving:
         finally:
             self._bound.release()
             await asyncio.to_thread(self._context.engine.stop, 0.0)
+            await asyncio.to_thread(self.app.services.request_log.close, LAST_EVENTS_S)
         return 0 if len(self._signals) < 2 else 128 + self._signals[1]
 
     def on_signal(self, number: int) -> None:

@@ -10,6 +10,7 @@ from server.context import ServerContext
 from server.front_end import FrontEnd
 from server.lifecycle import Lifecycle
 from server.metrics import Metrics
+from server.request_log import RequestLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +23,19 @@ class Services:
     front_end: FrontEnd
     lifecycle: Lifecycle
     metrics: Metrics
+    request_log: RequestLog
 
     @classmethod
     def of(cls, context: ServerContext) -> Services:
         """All parts, not yet in use."""
+        metrics = Metrics(context.engine, context.compiles_after_ready)
+        request_log = RequestLog(context, metrics.log_lines_dropped)
         return cls(
             context=context,
             admission=Admission(context),
             bodies=BodyReader(context.settings),
-            front_end=FrontEnd(context.engine),
+            front_end=FrontEnd(context.engine, request_log.add),
             lifecycle=Lifecycle(),
-            metrics=Metrics(context.engine, context.compiles_after_ready),
+            metrics=metrics,
+            request_log=request_log,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
+from server.routes.explain import ExplainRoute
 from server.routes.generation import ChatEndpoint, CompletionEndpoint
 from server.routes.models import ModelRoutes
 from server.routes.operations import OperationRoutes
@@ -25,6 +26,7 @@ def routes(services: Services) -> list[Route]:
         Route("/v1/models/{model_id:path}", models.one, methods=["GET"]),
         Route("/v1/chat/completions", ChatEndpoint(services), methods=["POST"]),
         Route("/v1/completions", CompletionEndpoint(services), methods=["POST"]),
+        Route("/v1/andes/requests/{request_id}/explain", ExplainRoute(services).explain, methods=["GET"]),
         Route("/tokenize", tokens.tokenize, methods=["POST"]),
         Route("/detokenize", tokens.detokenize, methods=["POST"]),
     ]

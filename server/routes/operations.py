@@ -26,6 +26,7 @@ class OperationRoutes:
                     "/v1/chat/completions",
                     "/v1/completions",
                     "/v1/models",
+                    "/v1/andes/requests/{request_id}/explain",
                     "/tokenize",
                     "/detokenize",
                     "/health",

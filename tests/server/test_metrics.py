@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from andes_jax.events import TokenEvent
+from andes_jax.events import TokenEvent, Usage
 from andes_jax.request import FinishReason, Tier
 from server.metrics import Metrics
 from tests.server.parts import chat, completion, mk_context, says
@@ -80,3 +80,23 @@ def test_two_applications_do_not_share_metrics():
     one, two = Metrics(Silent(), lambda: 0), Metrics(Silent(), lambda: 0)
     one.streams_open.inc()
     assert two.registry.get_sample_value("andes_streams_open") == 0
+
+
+def test_what_the_engine_says_of_an_ended_reply():
+    metrics = Metrics(Silent(), lambda: 0)
+    meter = metrics.call("/x", Tier.STREAMING, 0.0)
+    meter.event(tokens(1.0, 1, FinishReason.STOP))  # nothing is said: nothing is counted
+    meter.event(tokens(1.0, 1, FinishReason.STOP)._replace(usage=Usage(1, 1)))
+    assert values(metrics, "qoe") == values(metrics, "queue_wait") == {"count": 0, "sum": 0}
+    for qoe in (0.96, 0.991):
+        usage = Usage(1, 1, qoe=qoe, waited_s=0.25, preemptions=2)
+        meter.event(tokens(1.0, 1, FinishReason.STOP)._replace(usage=usage))
+    sample = metrics.registry.get_sample_value
+    at_most = {
+        limit: sample("andes_qoe_bucket", {"tier": "streaming", "le": limit}) for limit in ("0.95", "0.97", "1.0")
+    }
+    assert at_most == {"0.95": 0, "0.97": 1, "1.0": 2}
+    assert values(metrics, "queue_wait") == {"count": 2, "sum": 0.5}
+    assert sample("andes_preemptions_total", {"tier": "streaming"}) == 4
+    meter.paused(3)
+    assert sample("andes_unread_pauses_total") == 3
