@@ -18,6 +18,7 @@ from server.mailbox import Piece
 from server.replies import ReplyHead, UsageSum, fault_of
 from server.shapes import Shape
 from server.transport import transport_of
+from server.unread import UnreadWatch
 
 DONE = b"data: [DONE]\n\n"
 COMMENT = b": \n\n"  # HTTP/1.1 has no empty chunk: it would end the body
@@ -64,10 +65,11 @@ class EventEncoder:
 class EventStream:
     """Sends one call's events. Waiting for a client that does not read is the transport's business, bounded there."""
 
-    def __init__(self, scope: Scope, send: Send, draining: Callable[[], bool]) -> None:
+    def __init__(self, scope: Scope, send: Send, draining: Callable[[], bool], watch: UnreadWatch) -> None:
         self._scope = scope
         self._send = send
         self._draining = draining
+        self._watch = watch
 
     async def run(self, call: Call, encoder: EventEncoder) -> None:
         """Send everything from the head to the last event."""
@@ -95,7 +97,11 @@ class EventStream:
             await self._body(COMMENT, more=True)
 
     async def _body(self, data: bytes, *, more: bool) -> None:
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        message = {"type": "http.response.body", "body": data, "more_body": more}
+        if more:
+            await self._watch.over(self._send(message))
+        else:
+            await self._send(message)
 
 
 def _without_faults(pieces: list[Piece]) -> list[Piece]:

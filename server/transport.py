@@ -2,25 +2,32 @@
 
 Nothing is patched for this: the bound methods that Hypercorn hands to the application lead from the stream to its
 connection. Whatever wraps `send` hides them, so TransportExtension must be the outermost application. On other servers,
-and over HTTP/1.1, every method says that it could not.
+and what needs HTTP/2 over HTTP/1.1, every method says that it could not.
 """
 
 from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
 
 import h2.exceptions
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 EXTENSION = "andes.transport"
+_TCP_INFO = getattr(socket, "TCP_INFO", None)  # not on every system
+_ROUND_TRIP = struct.Struct("=68xI")  # the place of tcpi_rtt, in microseconds, in struct tcp_info of linux/tcp.h
 
 
 class Transport:
     """The transport of one call."""
 
-    __slots__ = ("_protocol", "_stream_id")
+    __slots__ = ("_connection", "_protocol", "_stream_id")
 
     def __init__(self, send: Send) -> None:
         stream = getattr(send, "__self__", None)
         protocol = getattr(getattr(stream, "send", None), "__self__", None)
+        self._connection = getattr(getattr(protocol, "send", None), "__self__", None)
         is_h2 = all(hasattr(protocol, name) for name in ("priority", "connection", "stream_buffers"))
         self._protocol = protocol if is_h2 else None
         self._stream_id = getattr(stream, "stream_id", None) if is_h2 else None
@@ -35,6 +42,21 @@ class Transport:
             return False
         await self._protocol._flush()
         return True
+
+    def round_trip_s(self) -> float | None:
+        """The smoothed time of a round trip to the client, as the kernel has measured it; None where it is not told."""
+        writer: Any = getattr(self._connection, "writer", None)
+        peer = None if writer is None else writer.get_extra_info("socket")
+        if peer is None or _TCP_INFO is None or peer.family not in (socket.AF_INET, socket.AF_INET6):
+            return None
+        try:
+            info: bytes = peer.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _ROUND_TRIP.size)
+        except OSError:  # closed meanwhile
+            return None
+        if len(info) < _ROUND_TRIP.size:
+            return None
+        microseconds: int = _ROUND_TRIP.unpack(info)[0]
+        return microseconds / 1e6
 
 
 class TransportExtension:

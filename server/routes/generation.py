@@ -21,6 +21,8 @@ from server.schemas.sampling import GenerationBody
 from server.services import Services
 from server.shapes import ChatShape, CompletionShape, Shape
 from server.stream import EventEncoder, EventStream
+from server.transport import transport_of
+from server.unread import UnreadWatch
 
 
 class GenerationEndpoint[B: GenerationBody](ABC):
@@ -63,7 +65,8 @@ class GenerationEndpoint[B: GenerationBody](ABC):
             if body.stream:
                 encoder = EventEncoder(head, shape, usage, include_usage=body.include_usage)
                 with services.metrics.streams_open.track_inprogress():
-                    await EventStream(scope, send, self._draining).run(call, encoder)
+                    watch = UnreadWatch(call, transport_of(scope), services.context.settings.unread_timeout_s)
+                    await EventStream(scope, send, self._draining, watch).run(call, encoder)
             else:
                 reply = head.fields(shape.kind)
                 reply["choices"] = shape.whole_choices(await self._gather(call, usage))

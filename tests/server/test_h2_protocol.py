@@ -117,7 +117,7 @@ def test_the_stream_beyond_the_limit_is_refused_alone(start):
 
 def test_an_unread_stream_costs_bounded_memory_and_no_time_of_others(start, monkeypatch):
     size = 400_000
-    server = start(lambda request: (*(b"x" * size), 256), gap_s=0.0005)
+    server = start(lambda request: (*(b"x" * size), 256), gap_s=0.0005, unread_timeout_s=60)
     allow_long_replies(server, size)
     pushed: list[int] = []
     push = FairStreamBuffer.push
