@@ -22,6 +22,8 @@ logger = logging.getLogger("andes_jax.server")
 MOST_WAITING = 4096  # lines; more are dropped and counted
 BATCH = 256  # lines in one write
 
+_Line = dict[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -41,7 +43,7 @@ class RequestLog:
         self._context = context
         self._path = context.settings.request_log
         self._dropped = dropped  # by reason
-        self._waiting: queue.Queue[Ended | None] = queue.Queue(MOST_WAITING)  # None: that was the last
+        self._waiting: queue.Queue[_Line | None] = queue.Queue(MOST_WAITING)  # None: that was the last
         self._thread: threading.Thread | None = None
         self._complained = False
 
@@ -52,8 +54,10 @@ class RequestLog:
         if self._thread is None:
             self._thread = threading.Thread(target=self._write_all, name="request-log", daemon=True)
             self._thread.start()
+        # What the engine's clock shows at the Unix epoch.
+        epoch_s = self._context.clock.now() - time.time()
         try:
-            self._waiting.put_nowait(ended)
+            self._waiting.put_nowait(line_of(ended, self._context.model_id, epoch_s))  # and not the whole prompt
         except queue.Full:
             self._dropped.labels("queue full").inc()
 
@@ -75,9 +79,9 @@ class RequestLog:
             while batch[-1] is not None and len(batch) < BATCH and not self._waiting.empty():  # nobody else takes
                 batch.append(self._waiting.get())
             more = batch[-1] is not None
-            self._write([ended for ended in batch if ended is not None])
+            self._write([line for line in batch if line is not None])
 
-    def _write(self, batch: list[Ended]) -> None:
+    def _write(self, batch: list[_Line]) -> None:
         if self._path is None or not batch:
             return
         try:
@@ -93,18 +97,15 @@ class RequestLog:
         else:
             self._complained = False
 
-    def _lines(self, batch: Iterable[Ended]) -> Iterable[bytes]:
-        # What the engine's clock shows at the Unix epoch.
-        epoch_s = self._context.clock.now() - time.time()
-        for ended in batch:
-            line = line_of(ended, self._context.model_id, epoch_s)
-            explanation = self._context.engine.explain(ended.request.id)
+    def _lines(self, batch: Iterable[_Line]) -> Iterable[bytes]:
+        for line in batch:
+            explanation = self._context.engine.explain(line["id"])
             if explanation is not None:
                 line["explain"] = explanation["events"]
             yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
 
 
-def line_of(ended: Ended, model_id: str, epoch_s: float) -> dict[str, Any]:
+def line_of(ended: Ended, model_id: str, epoch_s: float) -> _Line:
     """The line's members but for the explanation. `epoch_s` is what the engine's clock shows at the Unix epoch."""
     request, usage, target = ended.request, ended.usage, ended.request.qoe
     arrived_s = request.arrived_s
