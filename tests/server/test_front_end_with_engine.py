@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
+import time
 
 import httpx
 import pytest
+from h2.settings import SettingCodes
 
 from andes_jax.clock import WallClock
 from andes_jax.engine import Engine
 from andes_jax.request import Request, SamplingParams
+from server.hypercorn_repairs import buffer
 from tests.fakes import VOCABULARY, Rig, expected_ids
 from tests.server.live import LiveServer, live_server
 from tests.server.parts import ByteTokenizer, chat, chat_text, completion, events_of, mk_context
+from tests.server.raw_h2 import RawH2
 from tests.server.test_front_end import total
 from tests.server.waiting import assert_idle, wait_for
 
@@ -35,7 +39,8 @@ def served():
     base.engine.stop(0)
     engine.start()
     engine.live = []  # what LiveServer counts; the statistics say more here
-    with live_server(dataclasses.replace(base, engine=engine, tokenizer=tokenizer)) as server:
+    settings = dataclasses.replace(base.settings, unread_timeout_s=0.03)
+    with live_server(dataclasses.replace(base, engine=engine, tokenizer=tokenizer, settings=settings)) as server:
         yield Served(server, rig)
 
 
@@ -101,6 +106,39 @@ def test_dropped_streams_give_everything_back(served):
     assert served.rig.runner.violations == [] and engine.statistics().invariant_failures == 0
     metrics = httpx.get(served.url + "/metrics").text
     assert total(metrics, "andes_requests_started_total") == total(metrics, "andes_requests_finished_total")
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_an_unread_stream_is_paused_and_then_whole(served, monkeypatch, n):
+    monkeypatch.setattr(buffer, "STREAM_HIGH", 1024)
+    monkeypatch.setattr(buffer, "STREAM_LOW", 512)
+    collect = served.rig.runner.collect
+    served.rig.runner.collect = lambda: (time.sleep(0.002), collect())[1]
+    body = completion([7] * 20, n=n, max_tokens=200, seed=5, stream=True, stream_options={"include_usage": True})
+    with RawH2(served.server.port, hungry=False) as client:
+        client.connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 1000})
+        client.flush()
+        unread = client.post("/v1/completions", body)
+        assert client.status(unread) == 200
+        paused = f"andes_unread_pauses_total {n}.0"
+        assert wait_for(lambda: paused in httpx.get(served.url + "/metrics").text)
+        other = httpx.post(served.url + "/v1/completions", json=completion([[1] * 20], max_tokens=100, seed=5))
+        assert other.json()["choices"][0]["text"] == expected_text([1] * 20, 100)
+        made = served.server.context.engine.statistics().generated_tokens
+        time.sleep(0.05)
+        assert served.server.context.engine.statistics().generated_tokens == made < 100 + n * 200
+        client.connection.increment_flow_control_window(1 << 20, unread)
+        client.connection.increment_flow_control_window(1 << 20)
+        client.flush()
+        *events, last = events_of(client.whole(unread))
+    for index in range(n):
+        choices = [choice for event in events for choice in event["choices"] if choice["index"] == index]
+        assert "".join(choice["text"] for choice in choices) == expected_text([7] * 20, 200)
+    experience = last["usage"]["andes"]
+    assert 0 <= experience["qoe"] <= 1 and experience["waited_ms"] >= 0
+    told = httpx.get(f"{served.url}/v1/andes/requests/{last['id']}/explain").json()
+    assert len(told["requests"]) == n
+    assert served.rig.runner.violations == []
 
 
 def test_the_drain_lets_streams_finish(served):
