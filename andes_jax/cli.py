@@ -11,10 +11,12 @@ import typer
 from typer.core import TyperGroup
 
 import andes_jax
+from andes_jax.commands.bench import bench
 from andes_jax.commands.check import check
 from andes_jax.commands.convert import convert
 from andes_jax.commands.failure import report
 from andes_jax.commands.generate import generate
+from andes_jax.commands.profile import profile
 from andes_jax.commands.serve import serve
 
 
@@ -45,6 +47,8 @@ app.command()(serve)
 app.command()(generate)
 app.command()(convert)
 app.command()(check)
+app.command()(profile)
+app.command()(bench)
 
 
 def _print_version(wanted: bool) -> None:
