@@ -13,6 +13,7 @@ from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.policies import create_policy
 from andes_jax.scheduling.scheduler import Scheduler
 from andes_jax.scheduling.step_time import StepWork
+from andes_jax.simulation.known_times import KnownTimes
 from andes_jax.simulation.loop import Simulation
 from andes_jax.simulation.runner import STOP_TOKEN
 from andes_jax.workload.arrival import Arrival
@@ -51,11 +52,15 @@ def exact_request_of(index: int, arrival: Arrival) -> Request:
 
 def simulation(
     arrivals: Sequence[Arrival], *, policy="fcfs", pages=65, slots=8, step_tokens=32, chunk=16, page_tokens=4,
-    times=None, requests=request_of, **options,
+    host_pages=0, max_preempt=3, times=None, requests=request_of, **options,
 ) -> Simulation:  # fmt: skip
-    limits = SchedulerLimits(slots, 512, step_tokens, chunk, page_tokens)
-    scheduler = Scheduler(create_policy(policy, max_model_len=512), PagePool(pages), None, limits)
-    return Simulation(scheduler, VirtualClock(), times or LinearTimes(), arrivals, requests, **options)
+    times = times or LinearTimes()
+    limits = SchedulerLimits(slots, 512, step_tokens, chunk, page_tokens, max_preempt)
+    scheduler = Scheduler(
+        create_policy(policy, max_model_len=512), PagePool(pages), None, limits,
+        host_pages=host_pages, times=KnownTimes(times, times.page),
+    )  # fmt: skip
+    return Simulation(scheduler, VirtualClock(), times, arrivals, requests, **options)
 
 
 READER = QoeTarget(1.0, 5.0)

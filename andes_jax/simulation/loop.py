@@ -21,7 +21,7 @@ from andes_jax.workload.outcome import Outcome
 
 STEPS_AHEAD = 2  # as in the engine
 LONGEST_LEAP = 4096  # steps
-SHORTEST_LEAP = 2  # fewer are not worth it
+SHORTEST_LEAP = 2  # steps
 LONGEST_DROUGHT = 20_000  # steps without a token, after which nothing is believed to come any more
 
 
@@ -88,6 +88,8 @@ class Simulation:
             began = clock.now()
             if agenda.next_s <= began:
                 self._receive(began)
+                if not scheduler.has_work:
+                    continue  # whoever came was refused or has left
             if not (self._leaping and self._leap()):
                 self._turn()
             self.held_page_s += pool.live * (clock.now() - began)
@@ -182,7 +184,8 @@ class Simulation:
         self.steps += count
         self._last_token = self.steps
         self.leaps += 1
-        self._dispatch(scheduler.plan(clock.now()))
+        # This step was planned while the one before it ran.
+        self._dispatch(scheduler.plan(float(ends[-2])))
         return True
 
     def _stuck(self, what: str) -> str:

@@ -92,3 +92,9 @@ def test_steps_without_tokens_are_a_defect_that_is_told(monkeypatch):
     monkeypatch.setattr(loop, "LONGEST_DROUGHT", 2)
     with pytest.raises(SimulationStuck, match="2 steps brought no token"):
         simulation([arrive(0.0, prompt=100)]).run()
+
+
+def test_somebody_who_comes_and_leaves_at_once_is_no_work():
+    left, served = simulation([arrive(0.0, leaves=0.0), arrive(3.0)]).run()
+    assert left.finish == "cancelled" and left.interrupted
+    assert times(served) == [1.0, 2.0, 3.0]
