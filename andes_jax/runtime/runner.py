@@ -93,7 +93,7 @@ class DeviceRunner:
             say(f"{shape.rows} x {shape.queries} tokens", done, total)
             self._warm_shape(shape)
         for done, pages in enumerate(copies, len(shapes)):
-            say(f"copies of {pages} pages", done, total)
+            say(f"copies of {pages} page{'s' if pages > 1 else ''}", done, total)
             self._pools = self._store.warm(self._pools, pages)
         self._warm_rows()
         say("done", total, total)

@@ -29,22 +29,22 @@ LADDER = Ladder(decode_rows=(2,), prefill_queries=(8, 32))
 
 @pytest.fixture(scope="module")
 def runner():
-    return _runner(None)
+    return runner_of()
 
 
-def _runner(device: jax.Device | None) -> DeviceRunner:
+def runner_of(device: jax.Device | None = None, pages: int = 12, host_pages: int = 0) -> DeviceRunner:
     """Weights as a checkpoint gives them: on no device in particular, or committed to one."""
     checkpoint = open_checkpoint(FAMILY)
     decoder = fill(abstract_decoder(checkpoint.spec, jnp.dtype("float32"), "xla"), checkpoint.arrays("float32"))
     if device is not None:
         graph, weights = nnx.split(decoder)
         decoder = nnx.merge(graph, jax.device_put(weights, device))
-    return DeviceRunner(decoder, RunnerSizes(2, 12, 16, 6, LADDER, "xla", jnp.dtype("float32")))
+    return DeviceRunner(decoder, RunnerSizes(2, pages, 16, 6, LADDER, "xla", jnp.dtype("float32"), host_pages))
 
 
 @pytest.mark.parametrize("committed", [False, True])
 def test_nothing_compiles_after_warming_or_a_reset(committed):
-    runner = _runner(jax.devices()[0] if committed else None)
+    runner = runner_of(jax.devices()[0] if committed else None)
     runner.warm()
     counter = CompileCounter()
     counter.mark_ready()
