@@ -19,6 +19,7 @@ from andes_jax.commands.failure import CommandError
 from andes_jax.commands.options import takes_settings
 from andes_jax.commands.progress import progress_line
 from andes_jax.config import Config
+from andes_jax.request import QoeTarget, Tier
 
 if TYPE_CHECKING:
     from andes_jax.build import BuiltEngine
@@ -106,11 +107,13 @@ def server_settings(config: Config) -> ServerSettings:
         max_pending_body_bytes=chosen.max_pending_bytes,
         body_timeout_s=chosen.body_timeout,
         send_stall_s=chosen.stall_timeout,
+        unread_timeout_s=chosen.timeout_ms / 1000,
         keep_alive_s=chosen.keep_alive,
         max_choices=chosen.max_choices,
         max_prompts=chosen.max_prompts,
         default_max_tokens=chosen.default_max_tokens,
         shutdown_timeout_s=chosen.shutdown_timeout,
+        request_log=chosen.request_log,
     )
 
 
@@ -118,6 +121,7 @@ def server_context(config: Config, built: BuiltEngine) -> ServerContext:
     """What the server is given of a built engine."""
     from server.context import ServerContext
 
+    readers = config.scheduling
     identity = f"{built.model_id} {built.description} {andes_jax.__version__}"
     return ServerContext(
         engine=built.engine,
@@ -128,4 +132,8 @@ def server_context(config: Config, built: BuiltEngine) -> ServerContext:
         created_s=int(time.time()),
         fingerprint=f"andes-jax-{hashlib.sha256(identity.encode()).hexdigest()[:12]}",
         compiles_after_ready=built.compiles_after_ready,
+        expectations={
+            Tier.REALTIME: QoeTarget(readers.realtime_ttft, readers.realtime_speed),
+            Tier.STREAMING: QoeTarget(readers.streaming_ttft, readers.streaming_speed),
+        },
     )

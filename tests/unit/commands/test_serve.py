@@ -14,6 +14,7 @@ import pytest
 
 from andes_jax.commands.serve import server_context, server_settings
 from andes_jax.config import load_config
+from andes_jax.request import QoeTarget, Tier
 from andes_jax.settings import ServerSettings as Settings
 
 OTHER = {
@@ -28,12 +29,14 @@ OTHER = {
     "shutdown_timeout": 3,
     "body_timeout": 4,
     "stall_timeout": 5,
+    "timeout_ms": 6,
     "keep_alive": 6,
     "max_body_bytes": 7000,
     "max_pending_bytes": 8000,
     "max_choices": 9,
     "max_prompts": 10,
     "default_max_tokens": 11,
+    "request_log": "requests.jsonl",
 }
 NOT_THE_SERVERS = {"model_name", "log_level"}  # used by the command itself
 
@@ -70,6 +73,19 @@ def test_the_context_names_the_model_and_what_changes_its_outputs():
     assert server_context(settle(model_name="mine"), built()).model_id == "mine"
     assert context.fingerprint == server_context(settle(port=9), built()).fingerprint
     assert context.fingerprint != server_context(settle(), built(description="bfloat16")).fingerprint
+
+
+def test_the_context_has_what_readers_expect():
+    from server.context import ServerContext
+
+    said = {"realtime_ttft": 2, "realtime_speed": 3, "streaming_ttft": 4, "streaming_speed": 5}
+    config = load_config(environ={}, flags={f"scheduling.{field}": value for field, value in said.items()})
+    assert server_context(config, built()).expectations == {
+        Tier.REALTIME: QoeTarget(2, 3),
+        Tier.STREAMING: QoeTarget(4, 5),
+    }
+    standard = ServerContext(engine=None, tokenizer=None, chat_template=None, model_id="m")
+    assert server_context(settle(), built()).expectations == standard.expectations
 
 
 def test_a_taken_port_is_told_before_the_model_is_loaded():
