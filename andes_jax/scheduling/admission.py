@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from andes_jax.scheduling.budget import PreemptionBudget
+from andes_jax.scheduling.guarantee import Guarantee
 from andes_jax.scheduling.journal import Journal
 from andes_jax.scheduling.ledger import Columns, Ledger
 from andes_jax.scheduling.limits import SchedulerLimits
@@ -34,6 +35,7 @@ class Admitter:
         policy: Policy,
         limits: SchedulerLimits,
         budget: PreemptionBudget,
+        guarantee: Guarantee,
         journal: Journal,
     ) -> None:
         self._roster = roster
@@ -43,6 +45,7 @@ class Admitter:
         self._policy = policy
         self._limits = limits
         self._budget = budget
+        self._guarantee = guarantee
         self._journal = journal
         self._claims: list[Sequence] = []  # others were displaced for them
         self._candidates: deque[Sequence] = deque()
@@ -150,6 +153,8 @@ class Admitter:
 
     def _admit(self, sequence: Sequence) -> bool:
         tokens = self._tokens_to_seat(sequence)
+        if not self._guarantee.may_seat(sequence, self._paging.pages_for(tokens), self._roster.running):
+            return False
         kept = self._stowage.holds_pages(sequence)
         hit = ([], 0) if kept else self._paging.find(sequence)
         missing = self._missing(sequence, hit[0], tokens)
@@ -185,9 +190,7 @@ class Admitter:
         )
 
     def _tokens_to_seat(self, sequence: Sequence) -> int:
-        """Positions whose pages are taken at once: all for one that may not be preempted again, else what is known."""
-        if sequence.preempt_count >= self._limits.max_preempt:
-            return sequence.goal
+        """Positions whose pages are taken at once: what is known, and what a preempted one is sheltered for."""
         if sequence.preempt_count or sequence.yields:
             return min(self._roster.shelter_of(sequence), sequence.goal)
         return min(sequence.known, sequence.goal)

@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from andes_jax.scheduling.admission import Admitter
+from andes_jax.scheduling.guarantee import Guarantee
 from andes_jax.scheduling.ledger import Ledger
 from andes_jax.scheduling.paging import GROWTH_CAP, GROWTH_SHARE, Paging
 from andes_jax.scheduling.roster import Roster
@@ -19,11 +20,14 @@ MADE_UP_TOKEN = 0
 class Leaper:
     """Finds such stretches and takes them in with the pages and the readers' clocks of single steps."""
 
-    def __init__(self, roster: Roster, ledger: Ledger, paging: Paging, admitter: Admitter) -> None:
+    def __init__(
+        self, roster: Roster, ledger: Ledger, paging: Paging, admitter: Admitter, guarantee: Guarantee
+    ) -> None:
         self._roster = roster
         self._ledger = ledger
         self._paging = paging
         self._admitter = admitter
+        self._covers = guarantee.covers  # these take pages only as all of them can be finished
 
     def quiet_steps(self) -> int:
         """How many further steps would be one decode for each running sequence, if nobody comes or goes.
@@ -34,7 +38,7 @@ class Leaper:
         running = roster.running
         if not running or roster.leaving or roster.allowed is not None or (roster.waiting and roster.changed):
             return 0
-        if any(s.computed + 1 != s.known or s.known == s.prompt_length for s in running):
+        if any(s.computed + 1 != s.known or s.known == s.prompt_length or self._covers(s) for s in running):
             return 0
         computed, capacity = np.array([(s.computed, s.capacity) for s in running], dtype=np.int64).T
         return self._steps_with_pages(min(s.goal - s.computed for s in running), computed, capacity)

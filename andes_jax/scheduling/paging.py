@@ -70,15 +70,15 @@ class Paging:
             self._append(sequence, runs)
         return True
 
-    def grow(self, sequence: Sequence) -> bool:
+    def grow(self, sequence: Sequence, ahead: bool = True) -> bool:
         """Give the sequence room for its next position; False, with nothing taken, when no page is to be had.
 
-        Takes a small run ahead when pages are plenty, and one page when they are short.
+        With `ahead`, takes a small run when pages are plenty; else one page.
         """
         pool = self.pool
         held = len(sequence.pages)
-        ahead = min(GROWTH_CAP, held // GROWTH_SHARE, self.pages_for(sequence.goal) - held)
-        wanted = 1 << (ahead.bit_length() - 1) if ahead > 1 else 1
+        most = min(GROWTH_CAP, held // GROWTH_SHARE, self.pages_for(sequence.goal) - held) if ahead else 1
+        wanted = 1 << (most.bit_length() - 1) if most > 1 else 1
         if wanted > 1 and pool.free < pool.total // GROWTH_SHARE + wanted:
             wanted = 1
         runs = pool.allocate(wanted)

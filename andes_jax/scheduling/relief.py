@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from andes_jax.scheduling.guarantee import Guarantee
 from andes_jax.scheduling.ledger import Ledger
 from andes_jax.scheduling.paging import Paging
 from andes_jax.scheduling.policies.base import Moment, Policy
@@ -13,21 +14,30 @@ from andes_jax.scheduling.stowage import Stowage
 class Relief:
     """Serves needy sequences best rank first. One that gets nothing stays in place and skips the step.
 
-    No sequence can be stuck for ever: the best ranked of all may take from every other, apart from those that
-    already hold all pages they will ever need or have just come back, and these advance.
+    No sequence can be stuck for ever: the best ranked of all may take from every other, apart from those that can be
+    finished with what is there and those that have just come back, and these advance.
     """
 
-    def __init__(self, roster: Roster, ledger: Ledger, paging: Paging, stowage: Stowage, policy: Policy) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        ledger: Ledger,
+        paging: Paging,
+        stowage: Stowage,
+        policy: Policy,
+        guarantee: Guarantee,
+    ) -> None:
         self._roster = roster
         self._ledger = ledger
         self._paging = paging
         self._stowage = stowage
         self._policy = policy
+        self._guarantee = guarantee
 
     def serve(self, needy: list[Sequence], moment: Moment) -> None:
         """Grow each of `needy` where possible, preempting running sequences that rank below it."""
         if self._stowage.reclaim(len(needy)):
-            needy = [sequence for sequence in needy if not self._paging.grow(sequence)]
+            needy = [sequence for sequence in needy if not self._grow(sequence)]
             if not needy:
                 return
         ranked = self._ranked(moment)
@@ -36,6 +46,8 @@ class Relief:
         coming = self._roster.leaving_pages()
         for sequence in [ranked_one for ranked_one in ranked if ranked_one in wanting]:
             if sequence.state is not State.RUNNING or self._grow(sequence):
+                continue
+            if not self._guarantee.may_grow(sequence, self._roster.running):
                 continue
             if promised >= coming:
                 victim = self._victim(sequence, ranked)
@@ -56,7 +68,11 @@ class Relief:
         return True
 
     def _grow(self, sequence: Sequence) -> bool:
-        return self._paging.grow(sequence) or (self._stowage.reclaim(1) and self._paging.grow(sequence))
+        if not self._guarantee.covers(sequence):
+            return self._stowage.reclaim(1) and self._paging.grow(sequence)
+        if not self._guarantee.may_grow(sequence, self._roster.running):
+            return False
+        return self._stowage.reclaim(1) and self._paging.grow(sequence, ahead=False)
 
     def _ranked(self, moment: Moment) -> list[Sequence]:
         running = list(self._roster.running)

@@ -20,6 +20,7 @@ from andes_jax.scheduling.admission import Admitter
 from andes_jax.scheduling.advance import Advance, Advancer
 from andes_jax.scheduling.budget import PreemptionBudget
 from andes_jax.scheduling.draft import Draft
+from andes_jax.scheduling.guarantee import Guarantee
 from andes_jax.scheduling.journal import Journal
 from andes_jax.scheduling.leap import Leaper
 from andes_jax.scheduling.learned_times import LearnedTimes
@@ -73,14 +74,14 @@ class Scheduler:
         self.ledger = Ledger(predictor or LengthHistory())
         self.stowage = Stowage(self.paging, HostPages(host_pages), self.times, self.journal)
         self.roster = Roster(limits, self.paging, self.ledger, self.stowage, self.journal)
-        self._relief = Relief(self.roster, self.ledger, self.paging, self.stowage, policy)
-        self._budget = PreemptionBudget(limits.preempt_share)
+        guarantee, budget = Guarantee(limits, self.paging), PreemptionBudget(limits.preempt_share)
+        self._relief = Relief(self.roster, self.ledger, self.paging, self.stowage, policy, guarantee)
         self.admitter = Admitter(
-            self.roster, self.ledger, self.paging, self.stowage, policy, limits, self._budget, self.journal
+            self.roster, self.ledger, self.paging, self.stowage, policy, limits, budget, guarantee, self.journal
         )
         self._pacer = ChunkPacer(self.times, limits)
         self._advancer = Advancer(self.roster, self.paging)
-        self._leaper = Leaper(self.roster, self.ledger, self.paging, self.admitter)
+        self._leaper = Leaper(self.roster, self.ledger, self.paging, self.admitter, guarantee)
         self.steps: deque[PlannedStep] = deque()  # planned, not committed
         self._number = 0
         self._token_s = 0.0  # of the last step committed
