@@ -145,12 +145,12 @@ class Replay:
     def _note(
         self, index: int, arrival: Arrival, reply: StreamedReply, finish: str, error: str | None, late_s: float
     ) -> None:
-        count = reply.usage.get("completion_tokens")
+        count = reply.count("completion_tokens")
         times_s = token_times(reply.log, count) - (self._began_s + arrival.arrived_s)
         server = _numbers(reply.usage.get("andes"))
         waited_s = server["waited_ms"] / 1000 if "waited_ms" in server else None
         outcome = Outcome(arrival, times_s, finish, waited_s, int(server.get("preemptions", 0)))
-        record = Record(index, outcome, late_s, reply.usage.get("prompt_tokens"), count, error, server)
+        record = Record(index, outcome, late_s, reply.count("prompt_tokens"), count, error, server)
         self._records.append(record)
         self.counts.ended[finish] = self.counts.ended.get(finish, 0) + 1
         self.counts.tokens += len(times_s)

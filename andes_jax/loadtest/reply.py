@@ -55,6 +55,11 @@ class StreamedReply:
             return None
         return found if isinstance(found, dict) else None
 
+    def count(self, name: str) -> int | None:
+        """A number of tokens that the last `usage` gives; None where it does not."""
+        value = self.usage.get(name)
+        return value if isinstance(value, int) else None
+
     def conclude(self) -> None:
         """The response is whole: see whether the reply is."""
         if self.error is not None:
@@ -82,13 +87,15 @@ class StreamedReply:
             self._fault(event)
             return
         usage = event.get("usage")
-        if usage:
+        if usage is not None:
+            if not isinstance(usage, dict):
+                raise TypeError("usage is no object")
             self.usage = usage
         choices = event["choices"]
         if not choices:
             return
         text, finish = choices[0].get("text") or "", choices[0].get("finish_reason")
-        self.log.add(at_s, len(text), usage.get("completion_tokens") if usage else None)
+        self.log.add(at_s, len(text), None if usage is None else self.count("completion_tokens"))
         if finish is not None:
             self.finish = str(finish)
 
