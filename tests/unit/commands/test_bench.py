@@ -59,9 +59,8 @@ def test_what_was_asked_for_is_what_is_sent_and_measured(trace, tmp_path):
     run = read_run(tmp_path / "run.jsonl")
     assert [len(record.outcome.token_times_s) for record in run.records] == [5, 4, 6, 1]
     assert [record.prompt_tokens for record in run.records] == [20, 30, 40, 9]
-    # A step takes 20 ms, so no token can have come sooner.
-    assert all(outcome.ttft_s >= 0.02 for outcome in run.outcomes)
-    assert all(outcome.latency_s >= 0.02 * len(outcome.token_times_s) for outcome in run.outcomes)
+    # A step takes 20 ms, and the first may have begun before the request came.
+    assert all(outcome.latency_s >= 0.02 * (len(outcome.token_times_s) - 1) for outcome in run.outcomes)
 
 
 def test_tiers_and_readers_reach_the_engine(trace):
