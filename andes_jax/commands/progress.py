@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 @contextmanager
@@ -24,3 +25,13 @@ def progress_line(*, quiet_in_logs: bool = False) -> Iterator[Callable[[str], No
         yield lambda words: None
     else:
         yield lambda words: print(words, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress_bar(words: str, total: int) -> Iterator[Callable[[str], None]]:
+    """Yield a function that is told what has just been done, of `total` things; a bar on a terminal, else nothing."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(words, total=total)
+        yield lambda done: progress.update(task, advance=1, description=done)

@@ -22,11 +22,12 @@ from andes_jax.simulation.runner import work_of
 
 CONTEXTS = (64, 512, 2048)  # tokens before a slice, as far as they fit
 COPIED_PAGES = (1, 4, 16)  # each way
-ROUNDS, STEPS = 3, 6  # steps counted for each case in each round
+ROUNDS, STEPS = 3, 5  # steps counted for each case in each round
 WARM_STEPS = 2  # before them, not counted
-MIXED_CASES = 12
+MIXED_CASES = 10
+PATIENCE_S = 60.0  # after which no further round of the same cases begins: a machine that slow is not quiet anyway
 
-Progress = Callable[[int, int], None]  # cases done, and how many there are
+Progress = Callable[[str], None]  # told in words what has been measured, ROUNDS times a case
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +106,25 @@ def measure(
     now: Callable[[], float] = time.perf_counter,
 ) -> list[Measurement]:
     """The time of every plan. The runner must be idle; its slots and pages are overwritten."""
+    began_s = now()
     numbers = count(1)
     _run(runner, _preparation(shape), numbers)
     taken: list[list[float]] = [[] for _ in plans]
     for turn in range(ROUNDS):
-        for index, plan in enumerate(plans):
+        if turn and now() - began_s > PATIENCE_S:
+            break
+        for plan, times in zip(plans, taken, strict=True):
+            times += _steps(runner, plan, numbers, now)
             if progress is not None:
-                progress(turn * len(plans) + index, ROUNDS * len(plans))
-            taken[index] += _steps(runner, plan, numbers, now)
+                progress(words_of(work_of(plan)))
     return [Measurement(work_of(plan), statistics.median(times)) for plan, times in zip(plans, taken, strict=True)]
+
+
+def words_of(work: StepWork) -> str:
+    """A step's work, for people."""
+    parts = [f"{work.decodes} decodes"] if work.decodes else []
+    parts += [f"{tokens} prompt tokens after {before}" for tokens, before in work.prefills]
+    return ", ".join(parts + ([f"{work.copied_pages} pages copied"] if work.copied_pages else []))
 
 
 def _plan(shape: RunnerShape, parts: Sequence[tuple[int, int]]) -> StepPlan:
