@@ -15,6 +15,7 @@ from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.plan import PageCopy, Slice, StepPlan, StepResult
 from andes_jax.scheduling.policies import create_policy
 from andes_jax.scheduling.scheduler import Advance, Scheduler
+from andes_jax.scheduling.step_time import StepTimeModel
 from andes_jax.text.token_table import TokenTable
 
 VOCABULARY = 97
@@ -236,12 +237,16 @@ class Rig:
     def __init__(
         self, *, policy: str = "fcfs", pages: int = 64, page_tokens: int = 4, slots: int = 4, step_tokens: int = 32,
         prefill_chunk: int = 16, max_model_len: int = 64, max_preempt: int = 3, prefix: bool = True,
+        host_pages: int = 0, reserve: int = 0, times: StepTimeModel | None = None, **limits: float,
     ) -> None:  # fmt: skip
         cache = PrefixCache(page_tokens) if prefix else None
-        self.pool = PagePool(pages, cache)
-        self.limits = SchedulerLimits(slots, max_model_len, step_tokens, prefill_chunk, page_tokens, max_preempt)
-        self.scheduler = Scheduler(create_policy(policy, max_model_len=max_model_len), self.pool, cache, self.limits)
-        self.runner = FakeRunner(pages, page_tokens, slots)
+        self.pool = PagePool(pages, cache, reserve=reserve)
+        self.limits = SchedulerLimits(
+            slots, max_model_len, step_tokens, prefill_chunk, page_tokens, max_preempt, **limits
+        )
+        chosen = create_policy(policy, max_model_len=max_model_len)
+        self.scheduler = Scheduler(chosen, self.pool, cache, self.limits, host_pages=host_pages, times=times)
+        self.runner = FakeRunner(pages, page_tokens, slots, host_pages=host_pages)
         self.now = 0.0
         self.in_flight = 0
         self.got: dict[str, list[int]] = {}
@@ -249,7 +254,7 @@ class Rig:
 
     def add(self, *requests: Request) -> None:
         for request in requests:
-            self.scheduler.add(request)
+            self.scheduler.add(request, self.now)
 
     def plan(self) -> StepPlan:
         plan = self.scheduler.plan(self.now)

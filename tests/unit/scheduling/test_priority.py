@@ -1,46 +1,97 @@
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from andes_jax.request import Tier
-from andes_jax.scheduling.priority import Weights, best_first, columns_of, lifted_tier, priority
-from andes_jax.scheduling.sequence import Sequence
-from tests.fakes import make_request
+from andes_jax.scheduling.priority import Weights, best_first, lifted_tier, need_of, terms, work_of
+from tests.unit.scheduling.parts import columns
+
+REALTIME, STREAMING, BATCH = Tier
 
 
-def one(tier: Tier, arrived_s: float, prompt: int = 10, max_tokens: int = 11) -> Sequence:
-    return Sequence(make_request("a", range(prompt), max_tokens, tier=tier, arrived_s=arrived_s), 1)
-
-
-def score(sequence: Sequence, now: float, weights: Weights) -> float:
-    return float(priority(columns_of([sequence], now), now, weights, 100)[0])
+def score(now: float, weights: Weights | None = None, longest: int = 128, *, tier=REALTIME, **values) -> float:
+    return float(terms(columns([tier], **values), now, weights or Weights(), longest).priority[0])
 
 
 def test_the_formula_by_hand():
-    weights = Weights(0.6, 0.3, 0.1, (1.0, 0.5, 0.0), (0.2, 0.3, 10.0))
-    # 20 positions of at most 100 to compute: the resource term is 0.8
-    assert np.isclose(score(one(Tier.REALTIME, 5.0), 5.1, weights), 0.6 + 0.3 * 0.5 + 0.1 * 0.8)
-    assert np.isclose(score(one(Tier.STREAMING, 5.0), 5.0, weights), 0.3 + 0.08)
-    assert np.isclose(score(one(Tier.BATCH, 0.0), 1000.0, weights), 0.3 * 100 + 0.08), "waiting has no upper bound"
+    # Work: 44 tokens to draw and 200 of a prompt at a tenth each, 64 in all; the reader needs the next token now.
+    found = terms(columns([REALTIME], remaining=44, to_compute=200, slack_s=0.0), 30.0, Weights(), 128)
+    assert found.interactivity == pytest.approx(0.6 * 64 / (64 + 64))
+    assert found.waited == pytest.approx(0.3 * 30 / 60)
+    assert found.resource == pytest.approx(0.1 * (1 - 64 / 128))
+    assert found.priority == pytest.approx(0.3 + 0.15 + 0.05)
+
+
+def test_each_weight_scales_its_own_term():
+    values = dict(remaining=64, slack_s=2.0, arrived_s=5.0)
+    # Half the horizon is left: need 1/2, interactivity 32 / (32 + 64)
+    assert score(11.0, Weights(1, 0, 0, (4.0, 9.0, 9.0)), **values) == pytest.approx(1 / 3)
+    assert score(11.0, Weights(0, 1, 0, (4.0, 9.0, 9.0)), **values) == pytest.approx(6 / 4)
+    assert score(11.0, Weights(0, 0, 1, (4.0, 9.0, 9.0)), **values) == pytest.approx(1 / 2)
+
+
+@pytest.mark.parametrize(
+    ("slack_s", "need"),
+    [(-5.0, 1.0), (0.0, 1.0), (1.0, 0.75), (2.0, 0.5), (3.9, 0.025), (3.96, 0.02), (4.0, 0.02), (inf, 0.02)],
+)
+def test_need_falls_as_slack_grows(slack_s, need):
+    assert need_of(np.array([slack_s]), 4.0)[0] == pytest.approx(need)
+
+
+def test_allowed_waits_are_the_tiers_own_and_waiting_has_no_upper_bound():
+    weights = Weights(0, 1, 0, (1.0, 10.0, 100.0))
+    waited = [score(1000.0, weights, tier=tier) for tier in Tier]
+    assert waited == pytest.approx([1000, 100, 10])
 
 
 def test_cheaper_work_scores_higher_and_all_work_counts_as_at_most_one():
-    weights = Weights()
-    cheap, dear = one(Tier.BATCH, 0.0, 5), one(Tier.BATCH, 0.0, 50)
-    assert score(cheap, 0.0, weights) > score(dear, 0.0, weights)
-    assert score(one(Tier.BATCH, 0.0, 500), 0.0, weights) == 0.0
+    assert score(0.0, remaining=5) > score(0.0, remaining=50) > score(0.0, remaining=50, to_compute=40)
+    found = terms(columns([BATCH, BATCH], remaining=[128, 5000]), 0.0, Weights(), 128)
+    assert found.resource.tolist() == [0.0, 0.0]
+
+
+def test_prompt_tokens_count_a_tenth():
+    assert work_of(columns([BATCH] * 2, remaining=[7, 7], to_compute=[0, 50])).tolist() == pytest.approx([7, 12])
 
 
 def test_clocks_that_disagree_do_not_make_waits_negative():
-    assert score(one(Tier.BATCH, 9.0, 500), 0.0, Weights()) == 0.0
+    assert terms(columns(arrived_s=9.0), 0.0, Weights(), 128).waited[0] == 0.0
+
+
+def test_worst_first_looks_at_need_alone():
+    weights = Weights(1, 0, 0, worst_first=True)
+    values = dict(slack_s=[-4.0, 0.0, 4.0, inf, -1e9])
+    cheap, dear = (terms(columns([REALTIME] * 5, remaining=work, **values), 0.0, weights, 128) for work in (1, 100))
+    assert cheap.interactivity.tolist() == dear.interactivity.tolist()
+    assert cheap.interactivity[:3].tolist() == pytest.approx([1 / (1 + np.exp(-1)), 0.5, 1 / (1 + np.e)])
+    assert cheap.interactivity[3] == pytest.approx(0.0) and cheap.interactivity[4] == pytest.approx(1.0)
+
+
+@given(
+    st.sampled_from(Tier), st.floats(-20, 20) | st.just(inf), st.integers(1, 5000), st.integers(0, 5000),
+    st.floats(0, 1e4), st.floats(0.01, 1e3), st.booleans(),
+)  # fmt: skip
+def test_the_priority_of_who_waits_grows_with_time(tier, slack_s, remaining, to_compute, now, later_s, worst_first):
+    weights = Weights(worst_first=worst_first)
+    before, after = (
+        terms(columns([tier], remaining=remaining, to_compute=to_compute, slack_s=slack_s - passed), now + passed,
+              weights, 4096)
+        for passed in (0.0, later_s)
+    )  # fmt: skip
+    assert after.priority[0] > before.priority[0]
+    assert after.interactivity[0] >= before.interactivity[0]
+    assert after.resource[0] == before.resource[0]
 
 
 def test_each_long_wait_lifts_one_tier():
     weights = Weights(lift_s=60.0)
     waits = (-1.0, 0.0, 59.9, 60.0, 119.9, 120.0, 1e6)
-    assert [lifted_tier(Tier.BATCH, wait, weights) for wait in waits] == [2, 2, 2, 1, 1, 0, 0]
+    assert [lifted_tier(BATCH, wait, weights) for wait in waits] == [2, 2, 2, 1, 1, 0, 0]
 
 
 @given(
