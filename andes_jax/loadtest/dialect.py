@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from andes_jax.request import QoeTarget, Tier
 from andes_jax.workload.arrival import Arrival
 
 OWNER = "andes-jax"  # as andes-jax says in its list of models
+ANSWER_TIMEOUT_S = 60.0  # for a short request before the run
 _SERVICE_TIERS = {Tier.REALTIME: "priority", Tier.BATCH: "flex"}  # a stream in tier streaming goes by andes.tier
 
 Feature = Literal["token_ids", "ignore_eos", "continuous_usage_stats", "andes", "andes.tier"]
@@ -164,7 +166,10 @@ async def ask(connections: Connections, request: bytes) -> StreamedReply:
     reply = StreamedReply()
     address = connections.address
     try:
-        await connections.exchange(request, reply)
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            await connections.exchange(request, reply)
+    except TimeoutError:
+        raise ServerError(f"{address.host}:{address.port} gives no answer in {ANSWER_TIMEOUT_S:g} s") from None
     except (OSError, ResponseError) as error:
         raise ServerError(f"no server answers at {address.host}:{address.port}: {error}") from error
     reply.conclude()

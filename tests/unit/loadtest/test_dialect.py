@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from andes_jax.loadtest import dialect
 from andes_jax.loadtest.connections import Connections, parse_url
 from andes_jax.loadtest.dialect import Endpoint, ServerError, discover
 from andes_jax.loadtest.prompts import Prompts
@@ -139,3 +140,13 @@ async def test_the_key_is_sent_and_asked_for():
 async def test_a_server_that_takes_nothing(status):
     with pytest.raises(ServerError, match=f"HTTP {status}: never"):
         await found(peer_with(lambda body: {"message": "never"}, listing(), status=status))
+
+
+async def test_a_server_that_never_answers(monkeypatch):
+    async def silent(peer: Peer) -> None:
+        await peer.request()
+        await peer.reader.read()
+
+    monkeypatch.setattr(dialect, "ANSWER_TIMEOUT_S", 0.1)
+    with pytest.raises(ServerError, match="no answer in 0.1 s"):
+        await found(silent)
