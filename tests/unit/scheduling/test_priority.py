@@ -12,15 +12,16 @@ from andes_jax.scheduling.priority import Weights, best_first, lifted_tier, need
 from tests.unit.scheduling.parts import columns
 
 REALTIME, STREAMING, BATCH = Tier
+WEIGHTS = Weights(0.6, 0.3, 0.1, allowed_wait_s=(60.0, 60.0, 600.0), horizon_s=4.0)
 
 
 def score(now: float, weights: Weights | None = None, longest: int = 128, *, tier=REALTIME, **values) -> float:
-    return float(terms(columns([tier], **values), now, weights or Weights(), longest).priority[0])
+    return float(terms(columns([tier], **values), now, weights or WEIGHTS, longest).priority[0])
 
 
 def test_the_formula_by_hand():
     # Work: 44 tokens to draw and 200 of a prompt at a tenth each, 64 in all; the reader needs the next token now.
-    found = terms(columns([REALTIME], remaining=44, to_compute=200, slack_s=0.0), 30.0, Weights(), 128)
+    found = terms(columns([REALTIME], remaining=44, to_compute=200, slack_s=0.0), 30.0, WEIGHTS, 128)
     assert found.interactivity == pytest.approx(0.6 * 64 / (64 + 64))
     assert found.waited == pytest.approx(0.3 * 30 / 60)
     assert found.resource == pytest.approx(0.1 * (1 - 64 / 128))
@@ -51,7 +52,7 @@ def test_allowed_waits_are_the_tiers_own_and_waiting_has_no_upper_bound():
 
 def test_cheaper_work_scores_higher_and_all_work_counts_as_at_most_one():
     assert score(0.0, remaining=5) > score(0.0, remaining=50) > score(0.0, remaining=50, to_compute=40)
-    found = terms(columns([BATCH, BATCH], remaining=[128, 5000]), 0.0, Weights(), 128)
+    found = terms(columns([BATCH, BATCH], remaining=[128, 5000]), 0.0, WEIGHTS, 128)
     assert found.resource.tolist() == [0.0, 0.0]
 
 
@@ -60,7 +61,7 @@ def test_prompt_tokens_count_a_tenth():
 
 
 def test_clocks_that_disagree_do_not_make_waits_negative():
-    assert terms(columns(arrived_s=9.0), 0.0, Weights(), 128).waited[0] == 0.0
+    assert terms(columns(arrived_s=9.0), 0.0, WEIGHTS, 128).waited[0] == 0.0
 
 
 def test_worst_first_looks_at_need_alone():
