@@ -53,7 +53,7 @@ class Parts:
         self, id: str, tier: Tier = Tier.STREAMING, prompt: int = 3, max_tokens: int = 20, **options
     ) -> Sequence:
         """A request that has the pages of its prompt, computed, and a slot."""
-        sequence = self.roster.add(make_request(id, range(prompt), max_tokens, tier=tier, **options))
+        sequence = self.roster.add(make_request(id, range(prompt), length, tier=tier, **options))
         assert self.paging.seat(sequence, ([], 0), prompt)
         sequence.computed = prompt
         self.roster.seat(sequence, 0.0)
