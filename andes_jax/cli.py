@@ -16,8 +16,10 @@ from andes_jax.commands.check import check
 from andes_jax.commands.convert import convert
 from andes_jax.commands.failure import report
 from andes_jax.commands.generate import generate
+from andes_jax.commands.plan import plan
 from andes_jax.commands.profile import profile
 from andes_jax.commands.serve import serve
+from andes_jax.commands.simulate import simulate
 
 
 class _Program(TyperGroup):
@@ -49,6 +51,8 @@ app.command()(convert)
 app.command()(check)
 app.command()(profile)
 app.command()(bench)
+app.command()(simulate)
+app.command()(plan)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,113 @@
+"""andes-jax simulate, from the command line to its files."""
+
+from __future__ import annotations
+
+import builtins
+import csv
+
+import pytest
+from typer.testing import CliRunner
+
+from andes_jax.cli import app
+from andes_jax.commands.simulate import MOST_RATES, parse_rates
+from andes_jax.failure import UsageError
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "trace.csv"
+    rows = [f"{index * 0.5},{100 + 7 * index},{20 + index}" for index in range(40)]
+    path.write_text("arrived_s,prompt_tokens,output_tokens\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def simulate(*arguments):
+    result = CliRunner().invoke(app, ["simulate", "--processes", "1", *map(str, arguments)], env={"COLUMNS": "200"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_it_writes_a_table_a_csv_and_a_picture(trace, tmp_path):
+    out = tmp_path / "new" / "folder"
+    result = simulate(
+        "--trace", trace, "--policy", "fcfs,three_tier:beta=0", "--rate", "1:2:1", "--seeds", 2, "--output", out,
+        "--tiers", "realtime=0.5,batch=0.5",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0].split()[:3] == ["rate", "policy", "QoE"] and "refused" not in lines[0]
+    assert [line.split()[-11:-9] for line in lines[1:5]][0][0] in ("fcfs", "1")
+    assert sum("three_tier:beta=0" in line for line in lines) >= 4
+    assert any(line.split() and "realtime" in line and "batch" in line for line in lines)
+    assert "mean QoE of fcfs stays at 0.9 or above at every rate" in result.output
+    assert "8 runs of h200:llama-3-8b" in result.output
+    with (out / "table.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 8 * 3
+    assert (out / "chart.png").read_bytes().startswith(b"\x89PNG")
+    assert str(out / "chart.png") in result.output.replace("\n", "")
+
+
+def test_overload_shows_where_the_limit_is_and_refusals_are_shown(trace, tmp_path):
+    result = simulate(
+        "--trace", trace, "--policy", "fcfs,sjf_oracle", "--rate", "1,400", "--kv-tokens", 2048, "--output", tmp_path,
+        "--profile", "a10g",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "refused" not in result.output
+    assert "mean QoE of fcfs" in result.output and "up to rate" in result.output
+    refused = simulate("--trace", trace, "--max-model-len", 200, "--policy", "fcfs", "--output", tmp_path)
+    assert "refused" in refused.output
+
+
+def test_without_matplotlib_there_is_still_the_rest(trace, tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kw):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **kw)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    result = simulate("--trace", trace, "--policy", "fcfs", "--output", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "pip install 'andes-jax[plots]'" in result.output
+    assert (tmp_path / "table.csv").exists() and not (tmp_path / "chart.png").exists()
+
+
+def test_nobody_reading_along_leaves_the_quality_out(trace, tmp_path):
+    result = simulate("--trace", trace, "--policy", "fcfs", "--readers", "none", "--output", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "QoE" not in result.output and "TTFT" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "rates"),
+    [
+        ("1", [1.0]),
+        ("2,0.5", [0.5, 2.0]),
+        ("0.2:0.5", [0.2, 0.3, 0.4, 0.5]),
+        ("0.5:3:0.5", [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]),
+        ("1:2:0.4", [1.0, 1.4, 1.8]),
+        ("2:2", [2.0]),
+    ],
+)
+def test_rates(words, rates):
+    assert parse_rates(words) == rates
+
+
+@pytest.mark.parametrize("words", ["", "x", "2:1", "1:2:0", "0:1", "-1", "1:2:3:4", "1,,2", "inf", "nan", "1:inf"])
+def test_rates_that_make_no_sense(words):
+    with pytest.raises(UsageError, match="rates"):
+        parse_rates(words)
+
+
+def test_too_many_rates():
+    with pytest.raises(UsageError, match=f"more than {MOST_RATES}"):
+        parse_rates("1:1000000:0.001")
+
+
+def test_errors_are_for_people(trace, tmp_path):
+    with pytest.raises(UsageError, match="no policy 'lifo'"):
+        simulate("--trace", trace, "--policy", "lifo", "--output", tmp_path)
