@@ -47,7 +47,8 @@ class LearnedTimes:
         if seconds <= 0:
             return
         if self.ready:
-            seconds = min(seconds, OUTLIER * self.seconds(work))
+            # Not less than a step's prior: a cost fitted to nothing must not turn a step into one without a duration.
+            seconds = min(seconds, max(OUTLIER * self.seconds(work), PRIOR_S[0]))
         row = np.asarray(features(work)) / (self._scale * seconds)
         self._normal *= FORGET
         self._target *= FORGET
