@@ -49,11 +49,9 @@ class Parts:
     roster: Roster
     guarantee: Guarantee
 
-    def running(
-        self, id: str, tier: Tier = Tier.STREAMING, prompt: int = 3, max_tokens: int = 20, **options
-    ) -> Sequence:
+    def running(self, id: str, tier: Tier = Tier.STREAMING, prompt: int = 3, **options) -> Sequence:
         """A request that has the pages of its prompt, computed, and a slot."""
-        sequence = self.roster.add(make_request(id, range(prompt), length, tier=tier, **options))
+        sequence = self.roster.add(make_request(id, range(prompt), 20, tier=tier, **options))
         assert self.paging.seat(sequence, ([], 0), prompt)
         sequence.computed = prompt
         self.roster.seat(sequence, 0.0)
