@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from andes_jax.commands.study import console, own_demand, progress_bar, takes_study
-from andes_jax.simulation.capacity import Devices, critical_rate, qoe_at
-from andes_jax.simulation.contender import parse_contenders
-from andes_jax.simulation.sweep import Study, runs
+
+if TYPE_CHECKING:
+    from andes_jax.simulation.sweep import Study
 
 
 @takes_study
@@ -35,6 +35,10 @@ def plan(
       andes-jax plan --trace requests.jsonl --profile my-machine.json --readers fast --predict 0.6
       andes-jax plan --trace lengths.csv.gz --arrivals poisson --policy three_tier
     """
+    from andes_jax.simulation.capacity import Devices, critical_rate, qoe_at
+    from andes_jax.simulation.contender import parse_contenders
+    from andes_jax.simulation.sweep import runs
+
     contenders = parse_contenders(policy)
     mean, peak = own_demand(study) if study.workload.process is None else (None, None)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

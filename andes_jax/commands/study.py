@@ -6,22 +6,14 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from andes_jax.failure import UsageError
-from andes_jax.simulation.capacity import demand
-from andes_jax.simulation.experiment import Options
-from andes_jax.simulation.oracles import noise_of
-from andes_jax.simulation.profiles import load_profile
-from andes_jax.simulation.sweep import Study
-from andes_jax.workload.arrivals import Workload, fitting, window
-from andes_jax.workload.process import parse_process
-from andes_jax.workload.readers import parse_readers, parse_tiers
-from andes_jax.workload.traces import read_trace
+if TYPE_CHECKING:
+    from andes_jax.simulation.sweep import Study
 
 DEFAULT_DURATION_S = 600.0
 WIDTH = 132  # characters, where the output is no terminal
@@ -145,6 +137,16 @@ def make_study(
     predict: Predict = "none",
 ) -> Study:
     """What the options ask for. Raises UserError where they do not fit each other or the trace."""
+    from andes_jax.failure import UsageError
+    from andes_jax.simulation.experiment import Options
+    from andes_jax.simulation.oracles import noise_of
+    from andes_jax.simulation.profiles import load_profile
+    from andes_jax.simulation.sweep import Study
+    from andes_jax.workload.arrivals import Workload
+    from andes_jax.workload.process import parse_process
+    from andes_jax.workload.readers import parse_readers, parse_tiers
+    from andes_jax.workload.traces import read_trace
+
     process = None if arrivals is None else parse_process(arrivals)
     if duration is None and process is not None:
         duration = DEFAULT_DURATION_S
@@ -174,8 +176,11 @@ def make_study(
 
 def takes_study(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of `make_study`, and the Study as its first argument; its own options stay."""
-    shared = inspect.signature(make_study, eval_str=True).parameters
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    # What a Study is need not be known for that: the program starts without all that simulates.
+    shared, asked = (
+        inspect.signature(each, eval_str=True, locals={"Study": object}).parameters for each in (make_study, command)
+    )
+    own = list(asked.values())[1:]
 
     def run(**values: Any) -> Any:
         return command(make_study(**{name: values.pop(name) for name in shared}), **values)
@@ -190,6 +195,9 @@ def takes_study(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def own_demand(study: Study) -> tuple[float | None, float | None]:
     """Requests per second of the part of the trace that is replayed: on average, and in its busiest minute."""
+    from andes_jax.simulation.capacity import demand
+    from andes_jax.workload.arrivals import fitting, window
+
     chosen = study.workload
     return demand(fitting(window(study.rows, chosen.start_s, chosen.end_s), chosen))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import csv
 
 import pytest
@@ -47,39 +46,6 @@ def test_it_writes_a_table_a_csv_and_a_picture(trace, tmp_path):
     assert len(rows) == 8 * 3
     assert (out / "chart.png").read_bytes().startswith(b"\x89PNG")
     assert str(out / "chart.png") in result.output.replace("\n", "")
-
-
-def test_overload_shows_where_the_limit_is_and_refusals_are_shown(trace, tmp_path):
-    result = simulate(
-        "--trace", trace, "--policy", "fcfs,sjf_oracle", "--rate", "1,400", "--kv-tokens", 2048, "--output", tmp_path,
-        "--profile", "a10g",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    assert "refused" not in result.output
-    assert "mean QoE of fcfs" in result.output and "up to rate" in result.output
-    refused = simulate("--trace", trace, "--max-model-len", 200, "--policy", "fcfs", "--output", tmp_path)
-    assert "refused" in refused.output
-
-
-def test_without_matplotlib_there_is_still_the_rest(trace, tmp_path, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *args, **kw):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kw)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    result = simulate("--trace", trace, "--policy", "fcfs", "--output", tmp_path)
-    assert result.exit_code == 0, result.output
-    assert "pip install 'andes-jax[plots]'" in result.output
-    assert (tmp_path / "table.csv").exists() and not (tmp_path / "chart.png").exists()
-
-
-def test_nobody_reading_along_leaves_the_quality_out(trace, tmp_path):
-    result = simulate("--trace", trace, "--policy", "fcfs", "--readers", "none", "--output", tmp_path)
-    assert result.exit_code == 0, result.output
-    assert "QoE" not in result.output and "TTFT" in result.output
 
 
 @pytest.mark.parametrize(
