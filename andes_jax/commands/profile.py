@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -164,26 +164,32 @@ def show(file: ProfileFile, decodes: Sequence[Measurement], prefills: Sequence[M
     """Print what was measured and how well it fits."""
     console = Console(highlight=False)
     of_decodes = {(step.work.decodes, step.work.decode_context // step.work.decodes - 1): step for step in decodes}
-    console.print(_table("replies", of_decodes))
     of_prompts = {step.work.prefills[0]: step for step in prefills}
-    console.print(_table("prompt tokens", of_prompts))
-    costs = file.costs
-    copy = f"{costs.copy_page_s * 1e3:.3f} ms" if costs.copy_page_s else "not measured"
-    console.print(
-        f"page between device and host: {copy}; "
+    for name, steps in (("replies", of_decodes), ("prompt tokens", of_prompts)):
+        console.print(f"milliseconds of a step, by {name} and by tokens before them", soft_wrap=True)
+        console.print(_table(name, steps))
+    for words in _words(file):
+        console.print(words, soft_wrap=True)
+
+
+def _words(file: ProfileFile) -> Iterator[str]:
+    costs, error = file.costs, file.error
+    copied = f"{costs.copy_page_s * 1e3:.3f} ms" if costs.copy_page_s else "not measured"
+    yield f"a page between device and host: {copied}"
+    yield (
         f"added by the engine: {costs.step_s * 1e3:.2f} ms a step and {costs.sequence_s * 1e3:.3f} ms a reply; "
-        f"its own work: {file.host_s * 1e3:.2f} ms a step"
+        f"its own work, beside the device: {file.host_s * 1e3:.2f} ms a step"
     )
-    if file.error is not None:
-        console.print(
-            f"{file.error.steps} mixed steps, predicted against measured: {file.error.median:.1%} off at the median, "
-            f"{file.error.worst:.1%} at worst, {file.error.bias:+.1%} on the whole"
+    if error is not None:
+        yield (
+            f"{error.steps} mixed steps, predicted against measured: {error.median:.1%} off at the median, "
+            f"{error.worst:.1%} at worst, {error.bias:+.1%} on the whole"
         )
 
 
 def _table(name: str, steps: dict[tuple[int, int], Measurement]) -> Table:
-    """Milliseconds of steps by (size, tokens before); each row starts from the least and the largest of them."""
-    table = Table(title=f"ms a step, by {name} and tokens before them", title_justify="left")
+    """Milliseconds of steps by (size, tokens before)."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
     sizes, befores = sorted({size for size, _ in steps}), sorted({before for _, before in steps})
     table.add_column(name, justify="right")
     for before in befores:

@@ -22,8 +22,8 @@ from andes_jax.simulation.runner import work_of
 
 CONTEXTS = (64, 512, 2048)  # tokens before a slice, as far as they fit
 COPIED_PAGES = (1, 4, 16)  # each way
-ROUNDS, STEPS = 3, 5  # steps counted for each case in each round
-WARM_STEPS = 2  # before them, not counted
+ROUNDS, STEPS = 3, 4  # steps counted for each case in each round
+WARM_STEPS = 1  # before them, not counted
 MIXED_CASES = 10
 PATIENCE_S = 60.0  # after which no further round of the same cases begins: a machine that slow is not quiet anyway
 
