@@ -9,7 +9,7 @@ from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.policies import SIMULATED_NAMES
 from andes_jax.scheduling.priority import Weights
 
-# Sizes belong to the machine: contenders that differ in them could not be compared.
+# These two belong to the model and to the pool, which all contenders share.
 _LIMITS = {field.name for field in fields(SchedulerLimits)} - {"max_model_len", "page_tokens"}
 _WEIGHTS = {field.name for field in fields(Weights) if field.type in ("float", "int", "bool")}
 
