@@ -65,9 +65,10 @@ class Leaper:
         return least
 
     def leap(self, ends_s: np.ndarray) -> None:
-        """Plan and commit as many steps as there are ends [k], at most `quiet_steps`; no step may be in flight.
+        """Plan and commit as many steps as there are ends [k], fewer than `quiet_steps`; no step may be in flight.
 
-        Token ids are made up. Pages are taken in the order in which single steps would take them.
+        Token ids are made up. Pages are taken in the order in which single steps would take them; a prefix cache
+        learns of full ones only afterwards, so that it may have given up others.
         """
         running = self._roster.running
         count = len(ends_s)

@@ -262,9 +262,12 @@ class Scheduler:
         return self._leaper.next_look_s
 
     def leap(self, ends_s: np.ndarray) -> None:
-        """Plan and commit at once as many of these steps as there are ends [k], with made-up tokens; none in flight."""
+        """Plan and commit at once as many of these steps as there are ends [k], with made-up tokens; none in flight.
+
+        The last of the quiet steps may end a reply and is not to be leapt over."""
         assert not self.steps
         self._leaper.leap(ends_s)
+        self._number += len(ends_s)
         self.generated_tokens += len(ends_s) * len(self.roster.running)
         if len(ends_s) > 1:
             self._token_s = float(ends_s[-1] - ends_s[-2])
