@@ -248,4 +248,21 @@ def test_plans_say_why():
     rig.add(make_request("a", [1, 2], 4), make_request("b", [1], 4))
     why = rig.plan().why
     assert (why["policy"], why["prefills"], why["admissions"], why["waiting"]) == ("three_tier", 1, 1, 1)
-    assert set(rig.scheduler.explain(0.0)) == {"a", "b"}
+    assert (why["decodes"], why["skipped"], why["displaced"]) == (0, 0, [])
+
+
+def test_each_request_can_be_explained():
+    rig = Rig(policy="three_tier", slots=1)
+    rig.add(make_request("a", [1], 4), make_request("b", [1, 2], 4))
+    while rig.scheduler.has_work:
+        rig.step()
+        rig.now += 0.5
+    first, second = (rig.scheduler.journal.explain(id) for id in "ab")
+    assert [line["event"] for line in first["events"]] == ["arrived", "admitted", "finished"]
+    admitted = second["events"][1]
+    assert set(admitted["terms"]) >= {"tier", "interactivity", "waited", "resource", "priority"}
+    assert (admitted["waiting"], admitted["running"], admitted["kept"], admitted["loaded_pages"]) == (0, 0, False, 0)
+    assert second["events"][2]["reason"] == "length" and second["events"][2]["tokens"] == 4
+    (wait,) = second["waits"]
+    assert wait["from_s"] == 0 and wait["until_s"] == admitted["at_s"] > 0
+    assert wait["for"] == {"slots": wait["until_s"]}
