@@ -154,7 +154,7 @@ def test_a_dead_thread_ends_every_stream(serve, monkeypatch, part):
 
 def test_work_that_cannot_be_planned_ends_rather_than_hangs(serve, monkeypatch):
     served = serve()
-    monkeypatch.setattr(served.rig.scheduler._admitter, "next", lambda now, over=None: None)
+    monkeypatch.setattr(served.rig.scheduler.admitter, "next", lambda over=None: None)
     served.engine.submit(make_request("a", [1], 5), served.inbox)
     served.engine.submit(make_request("b", [1], 5), served.inbox)
     served.engine.start()

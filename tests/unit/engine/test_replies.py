@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from andes_jax.engine.replies import EventBatch, Reply
-from andes_jax.events import TokenLogprobs
+from andes_jax.events import TokenLogprobs, Usage
 from andes_jax.request import FinishReason, Refusal
 from andes_jax.scheduling.scheduler import Advance
 from andes_jax.scheduling.sequence import Sequence
@@ -30,7 +30,8 @@ def test_an_id_that_stops_counts_but_shows_nothing():
     made.event(Advance(sequence, (5,)), 0.0)
     event = made.event(Advance(sequence, (6,), FinishReason.STOP), 0.0)
     assert (event.text, event.token_ids, event.finish) == ("", (6,), FinishReason.STOP)
-    assert (event.usage.prompt_tokens, event.usage.completion_tokens) == (2, 2)
+    usage = made.usage()
+    assert (usage.prompt_tokens, usage.completion_tokens) == (2, 2) and event.usage is None, "it is not over yet"
 
 
 def test_a_stop_string_ends_the_reply_where_it_begins():
@@ -39,7 +40,7 @@ def test_a_stop_string_ends_the_reply_where_it_begins():
     assert texts == [text_of([6]), ""], "what may begin a stop string is held back"
     event = made.event(Advance(sequence, (8, 9), None, (TokenLogprobs(8, -1.0), TokenLogprobs(9, -1.0))), 0.0)
     assert (event.text, event.finish, event.token_ids) == ("", FinishReason.STOP, (8,))
-    assert len(event.logprobs) == 1 and event.usage.completion_tokens == 3
+    assert len(event.logprobs) == 1 and made.usage().completion_tokens == 3
 
 
 def test_a_stop_string_completed_by_the_last_token_is_a_stop():
@@ -61,6 +62,28 @@ def test_an_early_end_tells_what_was_spent():
     event = made.end(FinishReason.CANCELLED, 2.0)
     assert event.finish is FinishReason.CANCELLED
     assert (event.usage.completion_tokens, event.usage.cached_tokens) == (1, 1)
+
+
+def test_the_usage_tells_of_waits_preemptions_and_the_readers_lot():
+    made, sequence = reply(arrived_s=2.0)
+    assert made.usage() == Usage(2, 0, 0, None, None, 0), "it never ran"
+    sequence.first_run_s, sequence.preempt_count, sequence.yields, sequence.qoe = 2.5, 1, 2, 0.75
+    sequence.finish = FinishReason.LENGTH
+    assert made.usage() == Usage(2, 0, 0, 0.75, 0.5, 3)
+    sequence.first_run_s = 1.5  # the caller's clock was ahead
+    assert made.usage().waited_s == 0.0
+
+
+def test_a_reader_who_left_says_nothing_of_quality():
+    made, sequence = reply()
+    sequence.qoe, sequence.finish = 0.75, FinishReason.CANCELLED
+    assert made.usage().qoe is None
+
+
+def test_one_that_the_scheduler_never_saw_has_a_usage():
+    made, _ = reply()
+    made.sequence = None
+    assert made.end(FinishReason.FAILED, 1.0).usage == Usage(2, 0)
 
 
 def test_stop_strings_that_cannot_be_sought_are_refused():
