@@ -127,7 +127,11 @@ class Admitter:
             self._candidates.popleft()
             if self._blocked is not None and not self._policy.overtakes(sequence, self._blocked, now):
                 continue
-            if self._admit(sequence):
+            tokens = self._tokens_to_seat(sequence)
+            # One that could not be finished for certain waits for others of its kind to end, not for pages.
+            if not self._guarantee.may_seat(sequence, self._paging.pages_for(tokens), self._roster.running):
+                continue
+            if self._admit(sequence, tokens):
                 return sequence
             self._blocked = self._blocked or sequence
         self._journal.waiting_for("pages" if self._blocked is not None else "nothing")
@@ -151,10 +155,7 @@ class Admitter:
         ranked = [waiting.members[place] for place in order]
         self._candidates = deque(claims + [s for s in ranked if s not in claims] if claims else ranked)
 
-    def _admit(self, sequence: Sequence) -> bool:
-        tokens = self._tokens_to_seat(sequence)
-        if not self._guarantee.may_seat(sequence, self._paging.pages_for(tokens), self._roster.running):
-            return False
+    def _admit(self, sequence: Sequence, tokens: int) -> bool:
         kept = self._stowage.holds_pages(sequence)
         hit = ([], 0) if kept else self._paging.find(sequence)
         missing = self._missing(sequence, hit[0], tokens)

@@ -13,6 +13,9 @@ from andes_jax.scheduling.paging import Paging
 from andes_jax.scheduling.sequence import Sequence
 
 
+SHARE = 0.5  # of the pool, at most, is given to such sequences to start with, so that they rarely wait for each other
+
+
 class Guarantee:
     """Keeps the state safe as sequences become unpreemptable and grow."""
 
@@ -29,6 +32,8 @@ class Guarantee:
         if not self.covers(sequence):
             return True
         claims = self._claims(running)
+        if claims and sum(held for _, held in claims) + pages > SHARE * self._paging.pool.total:
+            return False
         claims.append((self._paging.pages_for(sequence.goal) - pages, pages))
         return self._safe(claims)
 

@@ -33,6 +33,10 @@ class Weights:
     allowed_wait_s: tuple[float, float, float] = (60.0, 60.0, 600.0)  # per tier: what one unit of waiting is
     lift_s: float = 60.0  # each such wait without service ranks a request one tier higher, so nothing starves
     horizon_s: float = 4.0  # a reader with more slack than this does not need anything yet
+    ahead_s: float = 8.0  # a running reader with more slack may yield to an equal
+    due_s: float = 1.5  # whose next token is due within this
+    work_power: float = 1.0
+    relegate: float = 0.0
     worst_first: bool = False  # rank by need alone, which raises the worst quality rather than the mean
 
 
@@ -65,9 +69,14 @@ def terms(columns: Columns, now: float, weights: Weights, max_model_len: int) ->
     if weights.worst_first:
         interactivity = 1.0 / (1.0 + np.exp(np.clip(columns.slack_s / weights.horizon_s, -50.0, 50.0)))
     else:
-        gain = TYPICAL_WORK * need_of(columns.slack_s, weights.horizon_s)
-        interactivity = gain / (gain + work)
-    waited = np.maximum(now - columns.arrived_s, 0.0) / np.asarray(weights.allowed_wait_s)[columns.tier]
+        gain = need_of(columns.slack_s, weights.horizon_s)
+        if weights.relegate:
+            span = (columns.generated + columns.remaining) * columns.pace_s
+            late = np.maximum(-columns.slack_s, 0.0)
+            reads = columns.pace_s > 0
+            gain = gain * np.where(reads, span / np.maximum(span + 2 * np.where(reads, late, 0.0), 1e-9), 1.0) ** weights.relegate
+        interactivity = gain / (gain + (work / TYPICAL_WORK) ** weights.work_power)
+    waited = np.maximum(now - columns.queued_s, 0.0) / np.asarray(weights.allowed_wait_s)[columns.tier]
     resource = 1.0 - np.minimum(work / max_model_len, 1.0)
     return Terms(weights.alpha * interactivity, weights.beta * waited, weights.gamma * resource)
 

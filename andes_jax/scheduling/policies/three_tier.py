@@ -24,21 +24,17 @@ class ThreeTier:
     preempts = True
     spends = True
 
-    def __init__(
-        self, max_model_len: int, weights: Weights | None = None, *, ahead_s: float = 8.0, due_s: float = 1.5
-    ) -> None:
-        """A running reader more than `ahead_s` ahead may yield to an equal whose next token is due within `due_s`."""
+    def __init__(self, max_model_len: int, weights: Weights | None = None) -> None:
         self.weights = weights or Weights()
         self._max_model_len = max_model_len
-        self._ahead_s = ahead_s
-        self._due_s = due_s
 
     def admit_order(self, waiting: Columns, moment: Moment, limit: int | None = None) -> np.ndarray:
         score = self._terms(waiting, moment).priority
         return self._by_tier(self._lifted(waiting, moment.now), score, waiting.order, limit)
 
     def keep_order(self, running: Columns, moment: Moment) -> np.ndarray:
-        return self._by_tier(running.tier, self._terms(running, moment).priority, running.order, None)
+        found = self._terms(running, moment)  # who runs does not wait
+        return self._by_tier(running.tier, found.interactivity + found.resource, running.order, None)
 
     def overtakes(self, waiting: Sequence, other: Sequence, now: float) -> bool:
         mine = lifted_tier(waiting.tier, now - waiting.queued_s, self.weights)
@@ -53,8 +49,8 @@ class ThreeTier:
     def victims(self, waiting: Columns, running: Columns, moment: Moment) -> np.ndarray:
         tier = waiting.tier[0]
         chosen = running.tier > tier
-        if tier != Tier.BATCH and waiting.slack_s[0] < self._due_s:
-            chosen |= (running.tier == tier) & (running.slack_s > self._ahead_s)
+        if tier != Tier.BATCH and waiting.slack_s[0] < self.weights.due_s:
+            chosen |= (running.tier == tier) & (running.slack_s > self.weights.ahead_s)
         if not chosen.any():
             return NOBODY
         rows = np.flatnonzero(chosen)
