@@ -273,9 +273,10 @@ class Scheduler:
             self._token_s = float(ends_s[-1] - ends_s[-2])
 
     def next_in_line(self) -> Sequence | None:
-        """Some live sequence, rather one that should be running than one that must wait."""
+        """Some live sequence that is not paused, rather one that should be running than one that must wait."""
         roster = self.roster
-        return next(iter([*roster.running, *roster.waiting.members, *roster.held.values()]), None)
+        held = (sequence for sequence in roster.held.values() if not sequence.paused)
+        return next(iter([*roster.running, *roster.waiting.members, *held]), None)
 
     def in_flight(self) -> list[str]:
         """Ids of the live requests that take part in planned steps without a result."""
