@@ -94,7 +94,8 @@ class Engine:
         with self._condition:
             check_open(self._state, self._replies, requests, self._most_live)
             for request_id in replies:
-                self._cancelled.pop(request_id, None)  # meant for an earlier request of that name
+                self._cancelled.pop(request_id, None)  # these were meant for an earlier request of that name
+                self._pauses.pop(request_id, None)
             self._replies |= replies
             self._arrivals.extend(replies.values())
             self._condition.notify_all()
