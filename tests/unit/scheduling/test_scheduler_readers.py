@@ -110,3 +110,15 @@ def test_batch_prompts_leave_room_for_who_may_come():
     rig.add(make_request("batch", [2] * 200, 2, tier=Tier.BATCH))
     counts = [rig.plan().tokens for _ in range(2)]
     assert all(32 <= count <= 40 for count in counts), "a quarter of 0.2 s, less 10 ms"
+
+
+def test_nobody_is_blamed_for_resting():
+    """The engine ends the next in line when nothing can be planned; one that is paused is not to run."""
+    rig = Rig(slots=1)
+    rig.add(make_request("a", [1, 2, 3], 5), make_request("b", [1], 5))
+    assert rig.scheduler.next_in_line().id in ("a", "b")
+    for id in "ab":
+        rig.scheduler.pause(id, 0.0)
+    assert rig.scheduler.next_in_line() is None
+    rig.scheduler.resume("b", 0.0)
+    assert rig.scheduler.next_in_line().id == "b"
