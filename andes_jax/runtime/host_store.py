@@ -169,6 +169,12 @@ class HostStore:
         while self._staged and self._staged[0].step < step:
             self._finish_oldest()
 
+    def wait(self, step: int) -> None:
+        """Wait until the device is done with the copies of steps up to `step`."""
+        for copy in self._staged:
+            if copy.step <= step:
+                jax.block_until_ready(copy.contents if isinstance(copy, _Save) else copy.done)
+
     def warm(self, pools: list[jax.Array], size: int) -> list[jax.Array]:
         """Compile and run the copies of one of `copy_sizes`; the pools come back with only scratch pages written."""
         scratch = _padded([], size)

@@ -51,6 +51,7 @@ class _Run(NamedTuple):
     tokens: jax.Array | None  # as Picked.tokens; None where nothing was drawn
     scores: Scores | None  # of drawn tokens
     prompt_scores: Scores | None
+    done: jax.Array  # ready when the program is over
 
 
 class _Step(NamedTuple):
@@ -129,6 +130,10 @@ class DeviceRunner:
                 logprobs |= self._read_logprobs(plan, run, tokens)
             if run.prompt_scores is not None:
                 self._read_scores(plan, run.dispatch, run.prompt_scores, scored)
+        if runs:
+            jax.block_until_ready(runs[-1].done)  # whether or not anything was drawn
+        else:
+            self._store.wait(plan.number)
         return StepResult(plan.number, token_ids, finite, logprobs, scored, time.perf_counter() - started_s)
 
     def _start(self, dispatch: Dispatch) -> _Run:
@@ -137,9 +142,9 @@ class DeviceRunner:
         if dispatch.score_ids is not None:
             prompt_scores = self._programs.score(self._programs.leaves, computed.hidden, dispatch.score_ids)
         if not dispatch.samples:
-            return _Run(dispatch, None, None, prompt_scores)
+            return _Run(dispatch, None, None, prompt_scores, computed.logits)
         picked = self._pick(dispatch, computed)
-        return _Run(dispatch, picked.tokens, picked.scores, prompt_scores)
+        return _Run(dispatch, picked.tokens, picked.scores, prompt_scores, picked.tokens)
 
     def _compute(self, dispatch: Dispatch) -> Computed:
         computed = self._programs.compute(self._programs.leaves, self._pools, self._state.last_token, dispatch.rows)

@@ -94,6 +94,11 @@ def test_the_drawn_token_is_fed_back_before_it_is_read(runner):
     assert int(again.token_ids[0]) == fed
 
 
+def test_a_step_is_over_when_it_is_collected_though_it_draws_nothing(runner):
+    _step(runner, 1, _prompt(80, sample=False), admissions=(Admission(0, GREEDY, IDS),))
+    assert all(array.is_ready() for array in jax.live_arrays())
+
+
 def test_a_mixed_step_keeps_slices_apart(runner):
     _step(runner, 1, _prompt(30, sample=False), admissions=(Admission(0, GREEDY, IDS), Admission(1, GREEDY, IDS)))
     mixed = _step(runner, 2, _prompt(1, 30), Slice(1, 0, 16, IDS[:16], (1, 4), True))
