@@ -8,7 +8,7 @@ import jax
 import pytest
 
 import andes_jax.build
-from andes_jax.build import BuildError, build_engine, describe, fit
+from andes_jax.build import BuildError, build_engine, describe, fit, memory_words
 from andes_jax.config import load_config
 from andes_jax.model.checkpoints import open_checkpoint
 from andes_jax.runtime.device import Device
@@ -77,12 +77,30 @@ def test_memory_is_refused_before_it_is_taken_and_where_the_device_runs_out(monk
     monkeypatch.setattr(andes_jax.build, "keep_compiled", lambda folder: None)
     monkeypatch.setattr(andes_jax.build, "_load", exhausted)
     said: list[str] = []
-    with pytest.raises(BuildError, match=r"100\.0 TiB of cache.*--kv-pool-bytes"):
+    with pytest.raises(BuildError, match=r"100\.0 TiB of cache.*--kv-pool-bytes.*--host-kv-bytes"):
         build_engine(settle(engine__kv_pool_bytes="100TiB"), progress=said.append)
     assert said == [], "nothing was loaded"
     with pytest.raises(BuildError, match=r"16\.. MiB of cache.*--kv-pool-bytes"):
         build_engine(settle(engine__kv_pool_bytes="17MiB"), progress=said.append)
     assert len(said) == 1
+
+
+def test_host_memory_is_counted_in_pages_and_against_the_memory_it_is_part_of(spec):
+    common = dict(model__dtype="float32", engine__page_tokens=32, engine__kv_pool_bytes="100MiB")
+    page_bytes = 2 * 30 * 3 * 64 * 32 * 4
+    without = fit(settle(engine__host_kv_bytes="0", **common), spec, CPU)
+    assert (without.sizes.host_pages, without.host_bytes, without.staging_bytes) == (0, 0, 0)
+    assert "host memory" not in describe(without, "fcfs") + memory_words(without)
+    assert fit(settle(engine__host_kv_bytes=str(page_bytes - 1), **common), spec, CPU).sizes.host_pages == 0
+
+    chosen = fit(settle(engine__host_kv_bytes=str(50 * page_bytes + 1), **common), spec, CPU)
+    assert chosen.sizes.host_pages == 50 and chosen.host_bytes == 50 * page_bytes
+    assert chosen.staging_bytes == 16 * page_bytes, "copies on their way"
+    assert chosen.needed_bytes == without.needed_bytes + 66 * page_bytes
+    apart = replace(chosen, device=replace(CPU, platform="cuda"))
+    assert apart.needed_bytes == without.needed_bytes + 16 * page_bytes
+    assert "70.3 MiB of host memory for paused" in describe(chosen, "fcfs")
+    assert "70.3 MiB of host memory for paused" in memory_words(chosen)
 
 
 def test_the_description_is_one_line_with_what_was_chosen(spec):
