@@ -158,6 +158,10 @@ def test_copies_do_not_wait_for_the_device():
     loaded = store.load(held, _copy((6,), (3,)), step=3)
     loaded = store.load(loaded, _copy((7,), (8,)), step=3)
     assert not any(pool.is_ready() for pool in loaded), "a copy waited for the device"
+    store.wait(2)
+    assert not any(pool.is_ready() for pool in loaded), "nothing of step 2 was left to wait for"
+    store.wait(3)
+    assert all(pool.is_ready() for pool in loaded)
     assert np.array_equal(_bits(FLOAT, loaded, [6, 7]), wanted)
 
 
