@@ -224,11 +224,14 @@ class Scheduler:
     def _explain(self, draft: Draft) -> dict[str, object]:
         roster = self.roster
         displaced, roster.displaced = roster.displaced, []
+        drafted = len(draft.slices)
+        if displaced:  # some may have lost their place after their slice was drafted
+            drafted = sum(sequence.state is State.RUNNING for sequence in draft.sequences)
         return {
             "policy": self.policy.name,
             "decodes": len(draft.slices) - len(draft.prefilled),
             "prefills": len(draft.prefilled),
-            "skipped": len(roster.running) - len(draft.slices),
+            "skipped": len(roster.running) - drafted,
             "admissions": len(draft.admissions),
             "displaced": displaced,
             "waiting": len(roster.waiting),
