@@ -30,13 +30,13 @@ class Weights:
     alpha: float = 0.6  # interactivity
     beta: float = 0.3  # waiting
     gamma: float = 0.1  # predicted resource
-    allowed_wait_s: tuple[float, float, float] = (60.0, 60.0, 600.0)  # per tier: what one unit of waiting is
+    allowed_wait_s: tuple[float, float, float] = (600.0, 600.0, 600.0)  # per tier: what one unit of waiting is
     lift_s: float = 60.0  # each such wait without service ranks a request one tier higher, so nothing starves
     horizon_s: float = 4.0  # a reader with more slack than this does not need anything yet
-    ahead_s: float = 8.0  # a running reader with more slack may yield to an equal
+    ahead_s: float = 12.0  # a running reader with more slack may yield to an equal
     due_s: float = 1.5  # whose next token is due within this
-    work_power: float = 1.0
-    relegate: float = 0.0
+    work_power: float = 0.4
+    relegate: float = 2.0
     worst_first: bool = False  # rank by need alone, which raises the worst quality rather than the mean
 
 
