@@ -47,7 +47,7 @@ class Admitter:
         self._budget = budget
         self._guarantee = guarantee
         self._journal = journal
-        self._claims: list[Sequence] = []  # others were displaced for them
+        self._claims: list[Sequence] = []  # others were displaced for them, for some of them twice
         self._candidates: deque[Sequence] = deque()
         self._blocked: Sequence | None = None  # the first candidate that lacked pages
         self._everyone: list[Sequence] = []  # who ran when `_running` was made
@@ -145,7 +145,7 @@ class Admitter:
             return
         self._ranked = True
         waiting = self._roster.waiting
-        claims = [sequence for sequence in self._claims if sequence.place is not None]
+        claims = [sequence for sequence in dict.fromkeys(self._claims) if sequence.place is not None]
         self._claims = []
         if len(waiting) < 2:
             self._candidates = deque(waiting.members)

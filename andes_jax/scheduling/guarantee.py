@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from andes_jax.scheduling.ledger import Ledger
 from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.paging import Paging
+from andes_jax.scheduling.roster import rows_of
 from andes_jax.scheduling.sequence import Sequence
 
-
-SHARE = 0.5  # of the pool, at most, is given to such sequences to start with, so that they rarely wait for each other
+EXPECTED_SHARE = 0.9  # of the pool, at most, is what sequences that cannot lose their place are expected to need
 
 
 class Guarantee:
     """Keeps the state safe as sequences become unpreemptable and grow."""
 
-    def __init__(self, limits: SchedulerLimits, paging: Paging) -> None:
+    def __init__(self, limits: SchedulerLimits, paging: Paging, ledger: Ledger) -> None:
         self._limits = limits
+        self._ledger = ledger
         self._paging = paging
 
     def covers(self, sequence: Sequence) -> bool:
@@ -28,12 +30,18 @@ class Guarantee:
         return sequence.preempt_count >= self._limits.max_preempt
 
     def may_seat(self, sequence: Sequence, pages: int, running: Iterable[Sequence]) -> bool:
-        """Whether the state stays safe when the sequence runs, with so many pages."""
+        """Whether the sequence may run with so many pages: the state stays safe, and those covered are expected to fit
+        beside each other, since while they do not, they can only wait for each other in place."""
         if not self.covers(sequence):
             return True
-        claims = self._claims(running)
-        if claims and sum(held for _, held in claims) + pages > SHARE * self._paging.pool.total:
-            return False
+        covered = [each for each in running if self.covers(each)]
+        if covered:
+            together = rows_of([*covered, sequence])
+            tokens = self._ledger.columns(together, 0.0)
+            expected = (tokens.context + tokens.remaining) / self._paging.page_tokens + 1
+            if expected.sum() > EXPECTED_SHARE * self._paging.pool.total:
+                return False
+        claims = self._claims(covered)
         claims.append((self._paging.pages_for(sequence.goal) - pages, pages))
         return self._safe(claims)
 

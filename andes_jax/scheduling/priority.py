@@ -3,9 +3,13 @@
 priority = alpha * interactivity + beta * waited / allowed wait + gamma * predicted resource
 with interactivity and resource in [0, 1] (cheaper work scores higher) and the waiting term without upper bound.
 
-Interactivity carries the reader's need and what it costs to meet: need / work, squeezed into [0, 1], where need rises
-from `least_need` to 1 as the reader's slack falls from the horizon to nothing. Where the machine is short, this is the
-quality of experience gained for each token of work; where it is not, everybody is served anyway.
+Interactivity is what serving the request now is worth for the work it takes, squeezed into [0, 1]:
+
+    worth / (worth + (work / TYPICAL_WORK) ** work_power),  worth = need * (span / (span + 2 * late)) ** relegation
+
+need rises from LEAST_NEED to 1 as the reader's slack falls from the horizon to nothing. A reply whose reading takes
+`span` seconds and that comes `late` has a quality of span / (span + 2 * late) (QoE v2, see qoe.py), whose slope is what
+each further second costs: those long late have little left to lose, and go after those who still have everything.
 """
 
 from __future__ import annotations
@@ -33,10 +37,10 @@ class Weights:
     allowed_wait_s: tuple[float, float, float] = (600.0, 600.0, 600.0)  # per tier: what one unit of waiting is
     lift_s: float = 60.0  # each such wait without service ranks a request one tier higher, so nothing starves
     horizon_s: float = 4.0  # a reader with more slack than this does not need anything yet
-    ahead_s: float = 12.0  # a running reader with more slack may yield to an equal
+    ahead_s: float = 20.0  # a running reader with more slack may yield to an equal
     due_s: float = 1.5  # whose next token is due within this
-    work_power: float = 0.4
-    relegate: float = 2.0
+    work_power: float = 0.4  # how much cheap work is preferred: 1 is by gain for work, 0 not at all
+    relegate: float = 2.0  # how much those who are late already are put off: 2 is by what is left to lose, 0 not at all
     worst_first: bool = False  # rank by need alone, which raises the worst quality rather than the mean
 
 
@@ -63,19 +67,22 @@ def need_of(slack_s: np.ndarray, horizon_s: float) -> np.ndarray:
     return np.clip(1.0 - slack_s / horizon_s, LEAST_NEED, 1.0)
 
 
+def _left_to_lose(columns: Columns) -> np.ndarray:
+    """The quality that is still possible [n], in (0, 1]; 1 where nobody reads along."""
+    reads = columns.pace_s > 0
+    span = np.where(reads, (columns.generated + columns.remaining) * columns.pace_s, 1.0)
+    late = np.where(reads, np.maximum(-columns.slack_s, 0.0), 0.0)
+    return span / (span + 2 * late)
+
+
 def terms(columns: Columns, now: float, weights: Weights, max_model_len: int) -> Terms:
     """The formula's terms for every entry."""
     work = work_of(columns)
     if weights.worst_first:
         interactivity = 1.0 / (1.0 + np.exp(np.clip(columns.slack_s / weights.horizon_s, -50.0, 50.0)))
     else:
-        gain = need_of(columns.slack_s, weights.horizon_s)
-        if weights.relegate:
-            span = (columns.generated + columns.remaining) * columns.pace_s
-            late = np.maximum(-columns.slack_s, 0.0)
-            reads = columns.pace_s > 0
-            gain = gain * np.where(reads, span / np.maximum(span + 2 * np.where(reads, late, 0.0), 1e-9), 1.0) ** weights.relegate
-        interactivity = gain / (gain + (work / TYPICAL_WORK) ** weights.work_power)
+        worth = need_of(columns.slack_s, weights.horizon_s) * _left_to_lose(columns) ** weights.relegate
+        interactivity = worth / (worth + (work / TYPICAL_WORK) ** weights.work_power)
     waited = np.maximum(now - columns.queued_s, 0.0) / np.asarray(weights.allowed_wait_s)[columns.tier]
     resource = 1.0 - np.minimum(work / max_model_len, 1.0)
     return Terms(weights.alpha * interactivity, weights.beta * waited, weights.gamma * resource)

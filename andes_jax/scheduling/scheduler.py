@@ -74,7 +74,7 @@ class Scheduler:
         self.ledger = Ledger(predictor or LengthHistory())
         self.stowage = Stowage(self.paging, HostPages(host_pages), self.times, self.journal)
         self.roster = Roster(limits, self.paging, self.ledger, self.stowage, self.journal)
-        guarantee, budget = Guarantee(limits, self.paging), PreemptionBudget(limits.preempt_share)
+        guarantee, budget = Guarantee(limits, self.paging, self.ledger), PreemptionBudget(limits.preempt_share)
         self._relief = Relief(self.roster, self.ledger, self.paging, self.stowage, policy, guarantee)
         self.admitter = Admitter(
             self.roster, self.ledger, self.paging, self.stowage, policy, limits, budget, guarantee, self.journal
