@@ -208,9 +208,11 @@ class Admitter:
     def _take_pages(self, sequence: Sequence, missing: int) -> bool:
         """Free `missing` pages of parked sequences, or by displacing others, all or nobody; False: not there yet."""
         roster, pool = self._roster, self._paging.pool
-        if self._stowage.parked and self._stowage.reclaim(pool.available + missing, keep=sequence):
+        wanted = pool.available + missing
+        if self._stowage.parked and self._stowage.reclaim(wanted, keep=sequence):
             return True
-        coming = roster.leaving_pages() + self._stowage.reclaimable()
+        missing = wanted - pool.available  # parked ones have given what they had, but for its own
+        coming = roster.leaving_pages()
         chosen: list[Sequence] = []
         if self._policy.preempts:
             for victim in self._victims(sequence):
@@ -220,10 +222,9 @@ class Admitter:
                 coming += pool.exclusive(victim.pages)
         if coming < missing or not chosen:
             return False
-        before = pool.available
         for victim in chosen:
             self._displace(victim, sequence)
-        if not roster.leaving and self._stowage.reclaim(before + missing, keep=sequence):
+        if not roster.leaving and self._stowage.reclaim(wanted, keep=sequence):
             return True
         self._claims.append(sequence)
         return False
