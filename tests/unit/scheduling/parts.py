@@ -75,7 +75,7 @@ def parts(
     paging, journal, ledger = Paging(pool, cache, page_tokens), Journal(), Ledger(LengthHistory())
     stowage = Stowage(paging, HostPages(host_pages), times or COPIES_ARE_CHEAP, journal)
     roster = Roster(limits, paging, ledger, stowage, journal)
-    return Parts(limits, pool, paging, journal, ledger, stowage, roster, Guarantee(limits, paging))
+    return Parts(limits, pool, paging, journal, ledger, stowage, roster, Guarantee(limits, paging, ledger))
 
 
 def columns(

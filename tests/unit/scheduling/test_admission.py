@@ -162,3 +162,60 @@ def test_a_place_goes_to_whom_it_was_taken_for():
     rig.step()
     assert rig.running() == ["urgent"]
     rig.run()
+
+
+def test_one_for_whom_others_lost_first_a_slot_and_then_pages_is_seated_once():
+    rig = Rig(policy="three_tier", slots=2, pages=13, page_tokens=4, prefix=False, step_tokens=64, prefill_chunk=64)
+    batch = [make_request("small", [1] * 3, 20, tier=BATCH), make_request("large", [2] * 35, 4, tier=BATCH)]
+    rig.add(*batch)
+    rig.plan()
+    rig.commit()
+    urgent = make_request("urgent", [9] * 20, 4, tier=REALTIME)
+    rig.add(urgent)
+    assert rig.plan().why["displaced"] == [("small", "urgent"), ("large", "urgent")]
+    rig.commit()
+    plan = rig.plan()
+    assert [admission.prompt_ids for admission in plan.admissions][0] == urgent.prompt_ids
+    assert rig.running().count("urgent") == 1
+    rig.commit()
+    rig.run()
+    for request in [*batch, urgent]:
+        assert tuple(rig.got[request.id]) == expected_ids(request)
+
+
+def test_what_parked_ones_gave_counts_towards_what_is_missing():
+    """Slot and pages of one, and the pages of another, are enough together: both go in the same plan."""
+    rig = Rig(policy="three_tier", slots=2, pages=13, page_tokens=4, prefix=False, step_tokens=64, prefill_chunk=64)
+    rig.add(*[make_request(f"b{index}", [index] * 19, 4, tier=BATCH) for index in range(2)])
+    rig.plan()
+    rig.commit()
+    rig.add(make_request("urgent", [9] * 40, 4, tier=REALTIME))
+    assert {victim for victim, _ in rig.plan().why["displaced"]} == {"b0", "b1"}
+    rig.commit()
+    rig.plan()
+    assert "urgent" in rig.running()
+    rig.commit()
+    rig.run()
+
+
+def test_the_pages_one_kept_are_no_reason_to_wait_for_more():
+    rig = Rig(policy="three_tier", slots=2, pages=13, page_tokens=4, prefix=False, step_tokens=64, prefill_chunk=64)
+    request = make_request("urgent", [9] * 24, 12, tier=REALTIME)
+    rig.add(request)
+    rig.plan()
+    rig.commit()
+    rig.scheduler.pause("urgent", 0.0)
+    batch = make_request("batch", [2] * 18, 30, tier=BATCH)
+    rig.add(batch)
+    while rig.pool.available:
+        rig.plan()
+        rig.commit()
+    assert rig.scheduler.roster.live["urgent"].pages, "nobody needed them yet"
+    rig.scheduler.resume("urgent", 0.0)
+    rig.plan()
+    rig.commit()
+    rig.plan()
+    assert "urgent" in rig.running()
+    rig.commit()
+    rig.run()
+    assert tuple(rig.got["urgent"]) == expected_ids(request) and tuple(rig.got["batch"]) == expected_ids(batch)

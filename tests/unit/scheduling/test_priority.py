@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -12,7 +13,9 @@ from andes_jax.scheduling.priority import Weights, best_first, lifted_tier, need
 from tests.unit.scheduling.parts import columns
 
 REALTIME, STREAMING, BATCH = Tier
-WEIGHTS = Weights(0.6, 0.3, 0.1, allowed_wait_s=(60.0, 60.0, 600.0), horizon_s=4.0)
+# The plain formula; what else there is has its own tests.
+PLAIN = {"horizon_s": 4.0, "work_power": 1.0, "relegate": 0.0}
+WEIGHTS = Weights(0.6, 0.3, 0.1, allowed_wait_s=(60.0, 60.0, 600.0), **PLAIN)
 
 
 def score(now: float, weights: Weights | None = None, longest: int = 128, *, tier=REALTIME, **values) -> float:
@@ -29,9 +32,9 @@ def test_the_formula_by_hand():
 
 
 def test_each_weight_scales_its_own_term():
-    values = dict(remaining=64, slack_s=2.0, arrived_s=5.0)
+    values = dict(remaining=64, slack_s=2.0, queued_s=5.0)
     # Half the horizon is left: need 1/2, interactivity 32 / (32 + 64)
-    assert score(11.0, Weights(1, 0, 0, (4.0, 9.0, 9.0)), **values) == pytest.approx(1 / 3)
+    assert score(11.0, Weights(1, 0, 0, (4.0, 9.0, 9.0), **PLAIN), **values) == pytest.approx(1 / 3)
     assert score(11.0, Weights(0, 1, 0, (4.0, 9.0, 9.0)), **values) == pytest.approx(6 / 4)
     assert score(11.0, Weights(0, 0, 1, (4.0, 9.0, 9.0)), **values) == pytest.approx(1 / 2)
 
@@ -61,11 +64,11 @@ def test_prompt_tokens_count_a_tenth():
 
 
 def test_clocks_that_disagree_do_not_make_waits_negative():
-    assert terms(columns(arrived_s=9.0), 0.0, WEIGHTS, 128).waited[0] == 0.0
+    assert terms(columns(queued_s=9.0), 0.0, WEIGHTS, 128).waited[0] == 0.0
 
 
 def test_worst_first_looks_at_need_alone():
-    weights = Weights(1, 0, 0, worst_first=True)
+    weights = Weights(1, 0, 0, worst_first=True, horizon_s=4.0)
     values = dict(slack_s=[-4.0, 0.0, 4.0, inf, -1e9])
     cheap, dear = (terms(columns([REALTIME] * 5, remaining=work, **values), 0.0, weights, 128) for work in (1, 100))
     assert cheap.interactivity.tolist() == dear.interactivity.tolist()
@@ -78,7 +81,7 @@ def test_worst_first_looks_at_need_alone():
     st.floats(0, 1e4), st.floats(0.01, 1e3), st.booleans(),
 )  # fmt: skip
 def test_the_priority_of_who_waits_grows_with_time(tier, slack_s, remaining, to_compute, now, later_s, worst_first):
-    weights = Weights(worst_first=worst_first)
+    weights = Weights(worst_first=worst_first, relegate=0.0)
     before, after = (
         terms(columns([tier], remaining=remaining, to_compute=to_compute, slack_s=slack_s - passed), now + passed,
               weights, 4096)
@@ -87,6 +90,29 @@ def test_the_priority_of_who_waits_grows_with_time(tier, slack_s, remaining, to_
     assert after.priority[0] > before.priority[0]
     assert after.interactivity[0] >= before.interactivity[0]
     assert after.resource[0] == before.resource[0]
+
+
+def test_the_wait_is_the_one_that_lasts_not_those_before_it():
+    found = terms(columns([REALTIME], arrived_s=0.0, queued_s=90.0), 120.0, WEIGHTS, 128)
+    assert found.waited == pytest.approx(0.3 * 30 / 60)
+
+
+def test_work_counts_by_its_power():
+    squared, root = (replace(Weights(1, 0, 0, **PLAIN), work_power=power) for power in (2.0, 0.5))
+    assert score(0.0, squared, remaining=128, slack_s=0.0) == pytest.approx(1 / (1 + 4))
+    assert score(0.0, root, remaining=256, slack_s=0.0) == pytest.approx(1 / (1 + 2))
+
+
+def test_a_reader_who_has_lost_much_already_needs_less():
+    """20 tokens at 0.5 s are 10 s of reading; 5 s late on them, the score has fallen to a half."""
+    weights = replace(Weights(1, 0, 0, **PLAIN), relegate=1.0)
+    values = dict(pace_s=0.5, remaining=20, generated=0)
+    need = 10 / (10 + 2 * 5)
+    assert score(0.0, weights, slack_s=-5.0, **values) == pytest.approx(need / (need + 20 / 64))
+    assert score(0.0, weights, slack_s=0.0, **values) == pytest.approx(1 / (1 + 20 / 64))
+    assert score(0.0, weights, slack_s=-5.0, remaining=20) == pytest.approx(1 / (1 + 20 / 64)), "nobody reads along"
+    longer = dict(values, remaining=10, generated=10)
+    assert score(0.0, weights, slack_s=-5.0, **longer) == pytest.approx(need / (need + 10 / 64))
 
 
 def test_each_long_wait_lifts_one_tier():

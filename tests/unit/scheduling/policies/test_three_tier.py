@@ -15,7 +15,8 @@ from tests.unit.scheduling.parts import at, columns
 
 REALTIME, STREAMING, BATCH = Tier
 WEIGHTS = Weights(
-    0.6, 0.3, 0.1, allowed_wait_s=(60.0, 60.0, 600.0), lift_s=60.0, horizon_s=4.0, ahead_s=8.0, due_s=1.5
+    0.6, 0.3, 0.1, allowed_wait_s=(60.0, 60.0, 600.0), lift_s=60.0, horizon_s=4.0, work_power=1.0, relegate=0.0,
+    ahead_s=8.0, due_s=1.5
 )  # fmt: skip
 
 
@@ -34,7 +35,7 @@ def test_tiers_first_then_waiting_then_size():
     assert policy.admit_order(waited, at(10.0)).tolist() == [3, 4, 2, 1, 0]
     for limit in range(1, 6):
         assert policy.admit_order(waited, at(10.0), limit).tolist() == [3, 4, 2, 1, 0][:limit]
-    assert policy.keep_order(waited, at(10.0)).tolist() == [3, 4, 2, 1, 0]
+    assert policy.keep_order(waited, at(10.0)).tolist() == [3, 2, 4, 1, 0], "who runs does not wait"
 
 
 def test_within_a_tier_the_reader_who_needs_it_most_goes_first():
