@@ -103,6 +103,26 @@ def test_host_memory_is_counted_in_pages_and_against_the_memory_it_is_part_of(sp
     assert "70.3 MiB of host memory for paused" in memory_words(chosen)
 
 
+@pytest.mark.parametrize(("goal", "worst_first"), [("mean", False), ("max_min", True)])
+def test_the_scheduler_is_made_of_the_settings(spec, goal, worst_first):
+    settings = settle(
+        engine__kv_pool_bytes="100MiB", engine__host_kv_bytes="50MiB", scheduling__policy="three_tier",
+        scheduling__goal=goal, scheduling__alpha=0.7, scheduling__beta=0.2, scheduling__gamma=0.05,
+        scheduling__realtime_wait=1.0, scheduling__streaming_wait=2.0, scheduling__batch_wait=3.0,
+        scheduling__tier_lift=77.0, scheduling__max_preempt=5, scheduling__burst_reserve=0.25,
+        scheduling__warmup_iters=9, scheduling__realtime_aim=0.3,
+    )  # fmt: skip
+    chosen = fit(settings, spec, CPU)
+    assert (chosen.limits.max_preempt, chosen.limits.warmup_steps, chosen.limits.realtime_aim_s) == (5, 9, 0.3)
+    scheduler = andes_jax.build._scheduler(settings, chosen)
+    weights = scheduler.policy.weights
+    assert (weights.alpha, weights.beta, weights.gamma, weights.lift_s) == (0.7, 0.2, 0.05, 77.0)
+    assert weights.allowed_wait_s == (1.0, 2.0, 3.0) and weights.worst_first == worst_first
+    assert scheduler.pool.total == chosen.sizes.pages - 1
+    assert scheduler.pool.reserve == int(0.25 * scheduler.pool.total) > 0
+    assert scheduler.stowage.host_pages.total == chosen.sizes.host_pages > 0
+
+
 def test_the_description_is_one_line_with_what_was_chosen(spec):
     line = describe(fit(settle(model__dtype="float32", engine__max_sequences=7), spec, CPU), "fcfs")
     assert "\n" not in line

@@ -94,10 +94,12 @@ def test_forgotten_pages_are_free_once_unused():
     pool.check()
 
 
-def test_the_reserve_is_for_realtime():
+def test_the_reserve_is_kept_free_of_batch_work():
     pool = PagePool(11, reserve=3)
-    assert pool.room(Tier.REALTIME) == 10
-    assert pool.room(Tier.STREAMING) == pool.room(Tier.BATCH) == 7
+    assert pool.room(Tier.REALTIME) == pool.room(Tier.STREAMING) == 10
+    assert pool.room(Tier.BATCH) == 7
+    pool.allocate(8)
+    assert pool.room(Tier.STREAMING) == 2 and pool.room(Tier.BATCH) == -1
 
 
 def test_check_sees_a_lost_page():
