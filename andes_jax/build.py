@@ -118,6 +118,8 @@ def fit(config: Config, spec: ModelSpec, device: Device) -> Fit:
         prefill_chunk=min(config.engine.prefill_chunk, config.engine.step_tokens),
         page_tokens=page_tokens,
         max_preempt=config.scheduling.max_preempt,
+        warmup_steps=config.scheduling.warmup_iters,
+        realtime_aim_s=config.scheduling.realtime_aim,
     )
     try:
         implementation = prepare_implementation(
@@ -257,10 +259,13 @@ def _scheduler(config: Config, chosen: Fit) -> Scheduler:
         gamma=settings.gamma,
         allowed_wait_s=(settings.realtime_wait, settings.streaming_wait, settings.batch_wait),
         lift_s=settings.tier_lift,
+        worst_first=settings.goal == "max_min",
     )
     prefix = PrefixCache(chosen.limits.page_tokens) if config.engine.prefix_cache else None
     policy = create_policy(settings.policy, max_model_len=chosen.limits.max_model_len, weights=weights)
-    return Scheduler(policy, PagePool(chosen.sizes.pages, prefix), prefix, chosen.limits)
+    pages = chosen.sizes.pages
+    pool = PagePool(pages, prefix, reserve=int((pages - 1) * settings.burst_reserve))
+    return Scheduler(policy, pool, prefix, chosen.limits, host_pages=chosen.sizes.host_pages)
 
 
 def model_id(config: Config) -> str:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from andes_jax.clock import Clock
 from andes_jax.engine.door import SHUTTING_DOWN, State, check_open
+from andes_jax.engine.inbox import Inbox
+from andes_jax.engine.pipeline import Pipeline
 from andes_jax.engine.recovery import EngineFailed, Recovery
 from andes_jax.engine.replies import EventBatch, Reply
 from andes_jax.engine.statistics import Counters, EngineStatistics, Limits, snapshot
 from andes_jax.events import EventSink, TokenEvent
 from andes_jax.request import FinishReason, Request
-from andes_jax.scheduling.plan import Runner, StepPlan
+from andes_jax.scheduling.plan import Runner
 from andes_jax.scheduling.scheduler import Advance, Scheduler
 from andes_jax.text.token_table import TokenTable
 
 logger = logging.getLogger(__name__)
 
-STEPS_AHEAD = 2  # steps dispatched at once: one computes while the next is being prepared
 JOIN_S = 10.0  # a step may take so long to end once the engine is told to stop
 
 
@@ -33,20 +33,15 @@ class Engine:
     ) -> None:
         """Takes over scheduler and runner; `max_waiting` requests may wait beside those that have slots."""
         self._scheduler = scheduler
-        self._runner = runner
+        self._pipeline = Pipeline(runner, clock)
         self._tokens = tokens
         self._clock = clock
         self._recovery = Recovery(scheduler, runner)
         self._counters = Counters()
         self._most_live = scheduler.limits.max_sequences + max_waiting
-        self._in_flight: deque[StepPlan] = deque()
-        self._dispatched: deque[float] = deque()  # when they were
-        self._free_s = 0.0  # when the last step ended
         self._replies: dict[str, Reply] = {}  # live, by request id; whoever pops one sends its finish event
-        self._condition = threading.Condition()  # guards the six below
-        self._arrivals: deque[Reply] = deque()
-        self._cancelled: dict[str, None] = {}
-        self._pauses: dict[str, bool] = {}  # by request id: whether it is to pause or to go on
+        self._condition = threading.Condition()  # guards the four below
+        self._inbox = Inbox()
         self._state: State = "starting"
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -93,32 +88,26 @@ class Engine:
         replies = {request.id: Reply(request, sink, self._tokens) for request in requests}
         with self._condition:
             check_open(self._state, self._replies, requests, self._most_live)
-            for request_id in replies:
-                self._cancelled.pop(request_id, None)  # these were meant for an earlier request of that name
-                self._pauses.pop(request_id, None)
             self._replies |= replies
-            self._arrivals.extend(replies.values())
+            self._inbox.arrive(replies.values())
             self._condition.notify_all()
 
     def cancel(self, request_id: str) -> None:
         """End a request early, from any thread; one that is not live is ignored."""
-        with self._condition:
-            if request_id in self._replies:
-                self._cancelled[request_id] = None
-                self._condition.notify_all()
+        self._ask(self._inbox.cancel, request_id)
 
     def pause(self, request_id: str) -> None:
         """Stop working on a request until `resume`, from any thread; one that is not live is ignored."""
-        self._wish(request_id, True)
+        self._ask(self._inbox.pause, request_id)
 
     def resume(self, request_id: str) -> None:
         """Go on with a paused request, from any thread; one that is not live or not paused is ignored."""
-        self._wish(request_id, False)
+        self._ask(self._inbox.resume, request_id)
 
-    def _wish(self, request_id: str, pause: bool) -> None:
+    def _ask(self, what: Callable[[str], None], request_id: str) -> None:
         with self._condition:
             if request_id in self._replies:
-                self._pauses[request_id] = pause
+                what(request_id)
                 self._condition.notify_all()
 
     def explain(self, request_id: str) -> dict[str, Any] | None:
@@ -166,73 +155,53 @@ class Engine:
         """Take in arrivals and cancellations, waiting for some when there is nothing to do; False: stop."""
         busy = self._scheduler.has_work
         if not busy:
-            self._check_idle()
+            self._counters.check_idle(self._scheduler.pool)
         with self._condition:
-            while not (busy or self._arrivals or self._cancelled or self._pauses or self._closing):
+            while not (busy or self._inbox or self._closing):
                 self._condition.wait()
             if self._closing:
                 return False
-            arrivals = list(self._arrivals)
-            self._arrivals.clear()
-            cancelled = list(self._cancelled)
-            self._cancelled.clear()
-            pauses = list(self._pauses.items())
-            self._pauses.clear()
+            news = self._inbox.take()
         batch = EventBatch()
         now = self._clock.now()
-        for reply in arrivals:
+        for reply in news.arrivals:
             reply.sequence = sequence = self._scheduler.add(reply.request, now)
             if sequence.finish is not None:
                 self._end(reply, batch, reply.event(Advance(sequence, (), sequence.finish), now))
-        for request_id, pause in pauses:
+        for request_id, pause in news.pauses:
             (self._scheduler.pause if pause else self._scheduler.resume)(request_id, now)
-        for request_id in cancelled:
+        for request_id in news.cancelled:
             self._fail_or_cancel(request_id, FinishReason.CANCELLED, None, batch)
         self._send(batch)
         return True
-
-    def _check_idle(self) -> None:
-        try:
-            self._scheduler.pool.check()
-        except AssertionError as error:
-            self._counters.invariant_failures += 1
-            logger.error("pages are not accounted for while idle: %s", error)
 
     def _turn(self) -> None:
         """One round: plan and dispatch the next step, then take in the oldest one's result."""
         clock = self._clock
         began = clock.now()
-        recovery = self._recovery
+        recovery, pipeline = self._recovery, self._pipeline
         if recovery.searching and recovery.trial_over():
-            if not self._in_flight:
+            if not pipeline:
                 recovery.passed(began)
                 return
             plan = None
         else:
             plan = self._scheduler.plan(began)
             plan = plan if plan.slices else None
-        if plan is None and not self._in_flight:
+        if plan is None and not pipeline:
             self._unstick()
             return
         try:
             if plan is not None:
-                self._in_flight.append(plan)
-                self._dispatched.append(clock.now())
-                self._runner.dispatch(plan)
-                if len(self._in_flight) < STEPS_AHEAD:
+                pipeline.dispatch(plan)
+                if not pipeline.full:
                     return
             waiting = clock.now()
-            result = self._runner.collect()
-            if result.number != self._in_flight[0].number:
-                raise RuntimeError(f"got the result of step {result.number}, not of {self._in_flight[0].number}")
+            result, collected, step_s = pipeline.collect()
         except Exception as error:
             self._recover(error)
             return
-        self._in_flight.popleft()
-        collected = clock.now()
         recovery.worked()
-        step_s = collected - max(self._dispatched.popleft(), self._free_s)
-        self._free_s = collected
         self._deliver(self._scheduler.commit(result, collected, step_s), collected)
         counters = self._counters
         counters.steps += 1
@@ -293,8 +262,7 @@ class Engine:
         """A step failed: compute everything again, and end the request at fault once it is known."""
         logger.error("a step failed: all requests are computed again", exc_info=error)
         self._counters.step_failures += 1
-        self._in_flight.clear()
-        self._dispatched.clear()
+        self._pipeline.clear()
         culprit = self._recovery.failed(error, self._clock.now())
         if culprit is not None:
             batch = EventBatch()
@@ -317,9 +285,9 @@ class Engine:
         for request_id in list(self._replies):
             self._fail_or_cancel(request_id, FinishReason.FAILED, SHUTTING_DOWN, batch)
         self._send(batch)
-        while self._in_flight:
-            self._in_flight.popleft()
-            self._scheduler.commit(self._runner.collect(), self._clock.now())
+        while self._pipeline:
+            result, ended_s, step_s = self._pipeline.collect()
+            self._scheduler.commit(result, ended_s, step_s)
 
     def _abandon(self, message: str) -> None:
         """End what is left without a working scheduler or thread."""

@@ -27,7 +27,7 @@ class Reply:
         self.completion_tokens = 0
 
     def event(self, advance: Advance, now: float) -> TokenEvent:
-        """What one step brought, without usage. A stop string found in the text ends the reply, whatever the scheduler thought."""
+        """What one step brought, without usage. A stop string in the text ends the reply, whatever else it says."""
         _, ids, finish, logprobs, prompt_logprobs, message = advance
         visible = ids[:-1] if finish is FinishReason.STOP else ids  # an id that stops has no text
         text, stopped, used = self._text.push(visible)

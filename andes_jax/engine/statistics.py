@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 
+from andes_jax.memory.pool import PagePool
 from andes_jax.request import FinishReason, Tier
 from andes_jax.scheduling.scheduler import Scheduler
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,14 @@ class Counters:
     host_s: float = 0.0
     device_s: float = 0.0
     finished: dict[FinishReason, int] = field(default_factory=lambda: dict.fromkeys(FinishReason, 0))
+
+    def check_idle(self, pool: PagePool) -> None:
+        """Count it when pages are not accounted for though nothing runs."""
+        try:
+            pool.check()
+        except AssertionError as error:
+            self.invariant_failures += 1
+            logger.error("pages are not accounted for while idle: %s", error)
 
 
 @dataclass(frozen=True, slots=True)

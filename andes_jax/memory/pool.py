@@ -26,7 +26,7 @@ class PagePool:
     __slots__ = ("_allocator", "_prefix", "_references", "live", "reserve", "total")
 
     def __init__(self, pages: int, prefix: PrefixCache | None = None, *, reserve: int = 0) -> None:
-        """`pages` counts page 0; `reserve` pages are kept for realtime requests."""
+        """`pages` counts page 0; `reserve` pages are kept free of batch work, for bursts of the other tiers."""
         self._allocator = BuddyAllocator(pages)
         self._prefix = prefix
         self._references = [0] * pages
@@ -51,7 +51,7 @@ class PagePool:
 
     def room(self, tier: Tier) -> int:
         """Available pages that a newcomer of this tier may take while others run."""
-        return self.available if tier is Tier.REALTIME else self.available - self.reserve
+        return self.available - self.reserve if tier is Tier.BATCH else self.available
 
     @property
     def largest_run(self) -> int:

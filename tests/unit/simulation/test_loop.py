@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import andes_jax.engine.loop
+import andes_jax.engine.pipeline
 from andes_jax.simulation import loop
 from andes_jax.simulation.loop import SimulationStuck
 from tests.simulations import LinearTimes, arrive, exact_request_of, simulation
@@ -15,7 +15,7 @@ def times(outcome) -> list[float]:
 
 
 def test_steps_run_ahead_as_in_the_engine():
-    assert loop.STEPS_AHEAD == andes_jax.engine.loop.STEPS_AHEAD
+    assert loop.STEPS_AHEAD == andes_jax.engine.pipeline.STEPS_AHEAD
 
 
 def test_a_lone_reply_gets_a_token_a_step():
