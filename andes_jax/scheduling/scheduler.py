@@ -96,11 +96,6 @@ class Scheduler:
     def _trial_waits(self) -> bool:
         return self.roster.allowed is not None and bool(self.roster.held)
 
-    @property
-    def steps_planned(self) -> int:
-        """The number of the last plan."""
-        return self._number
-
     def refusal(self, request: Request) -> Refusal | None:
         """Why the request can never be served, with the numbers; None when it can. Any thread may ask."""
         return self.limits.refusal(request, self.pool.total * self.limits.page_tokens)

@@ -58,7 +58,7 @@ def state(scheduler: Scheduler) -> list:
         )
         for s in roster.live.values()
     ]
-    counts = (pool.free, pool.cached, pool.live, scheduler.generated_tokens, scheduler.steps_planned)
+    counts = (pool.free, pool.cached, pool.live, scheduler.generated_tokens, scheduler._number)
     return [sequences, counts, [s.id for s in roster.running], [s.id for s in roster.waiting.members]]
 
 
