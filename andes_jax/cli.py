@@ -14,6 +14,7 @@ import andes_jax
 from andes_jax.commands.bench import bench
 from andes_jax.commands.check import check
 from andes_jax.commands.convert import convert
+from andes_jax.commands.explain import explain
 from andes_jax.commands.failure import report
 from andes_jax.commands.generate import generate
 from andes_jax.commands.plan import plan
@@ -50,6 +51,7 @@ app.command()(generate)
 app.command()(convert)
 app.command()(check)
 app.command()(profile)
+app.command()(explain)
 app.command()(bench)
 app.command()(simulate)
 app.command()(plan)

@@ -20,14 +20,12 @@ from andes_jax.config import Config
 from andes_jax.events import TokenEvent
 from andes_jax.failure import UsageError
 from andes_jax.request import Request, SamplingParams
-from andes_jax.scheduling.step_time import StepWork
-from andes_jax.simulation import fitting, measuring
-from andes_jax.simulation.fitted import Costs, FittedTimes, ProfileFile
-from andes_jax.simulation.measuring import Measurement, RunnerShape
 
 if TYPE_CHECKING:
     from andes_jax.build import Loaded
     from andes_jax.engine import Engine
+    from andes_jax.simulation.fitted import Costs, ProfileFile
+    from andes_jax.simulation.measuring import Measurement, RunnerShape
 
 ENGINE_STEPS = 48  # of a batch of replies in the engine
 ENGINE_PROMPT_TOKENS = 16
@@ -55,6 +53,8 @@ def profile(
     if min(config.engine.prefill_chunk, config.engine.step_tokens) < 2:
         raise UsageError("prompts that are computed token by token cannot be measured; raise engine.prefill_chunk")
     from andes_jax.build import load, start
+    from andes_jax.simulation import fitting, measuring
+    from andes_jax.simulation.fitted import FittedTimes
 
     with progress_line() as say:
         loaded = load(config, progress=say)
@@ -82,6 +82,8 @@ def profile(
 
 def shape_of(loaded: Loaded) -> RunnerShape:
     """What plans for a loaded runner must keep to."""
+    from andes_jax.simulation.measuring import RunnerShape
+
     limits, sizes = loaded.fit.limits, loaded.fit.sizes
     return RunnerShape(
         ladder=sizes.ladder,
@@ -97,6 +99,9 @@ def measure_engine(
     engine: Engine, batches: Sequence[int], tell: Callable[[str], None]
 ) -> tuple[list[Measurement], float]:
     """Steps of so many replies at once in an engine, and seconds of its own work for a step of the largest batch."""
+    from andes_jax.scheduling.step_time import StepWork
+    from andes_jax.simulation.measuring import Measurement
+
     found = []
     host_s = 0.0
     for batch in batches:
@@ -142,6 +147,7 @@ def _one_batch(engine: Engine, batch: int) -> tuple[list[float], list[float]]:
 
 def _file(config: Config, loaded: Loaded, costs: Costs, host_s: float) -> ProfileFile:
     from andes_jax.build import model_id
+    from andes_jax.simulation.fitted import ProfileFile
 
     limits, model, device = loaded.fit.limits, model_id(config), loaded.fit.device.kind
     return ProfileFile(

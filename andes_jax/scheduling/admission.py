@@ -18,6 +18,7 @@ from andes_jax.scheduling.sequence import Sequence
 from andes_jax.scheduling.stowage import Stowage
 
 CANDIDATES = 32  # waiting sequences looked at in one plan
+ATTEMPTS = 4  # of those, how many may look for somebody to displace
 
 
 class Admitter:
@@ -56,6 +57,7 @@ class Admitter:
         self._next_look_s = 0.0
         self._looking = False
         self._ranked = False
+        self._attempts = 0
         self.loads: list[PageCopy] = []  # of those admitted in this plan
 
     @property
@@ -68,6 +70,7 @@ class Admitter:
         self._moment = moment
         self._blocked = self._running = None
         self._ranked = False
+        self._attempts = 0
         self.loads = []
         roster = self._roster
         due = roster.changed or moment.now >= self._next_look_s or not roster.running
@@ -214,7 +217,8 @@ class Admitter:
         missing = wanted - pool.available  # parked ones have given what they had, but for its own
         coming = roster.leaving_pages()
         chosen: list[Sequence] = []
-        if self._policy.preempts:
+        if self._policy.preempts and self._attempts < ATTEMPTS:
+            self._attempts += 1
             for victim in self._victims(sequence):
                 if coming >= missing:
                     break

@@ -27,7 +27,7 @@ class Draft:
 
     def decode(self, running: list[Sequence]) -> list[Sequence]:
         """A slice of one token for each sequence that only lacks its last; returns those that lack more."""
-        slices = self.slices
+        new, append = tuple.__new__, self.slices.append
         sequences = self.sequences
         behind: list[Sequence] = []
         context = 0
@@ -41,23 +41,16 @@ class Draft:
             if first >= sequence.capacity or first >= sequence.goal:
                 continue
             ids = sequence.token_ids
-            slices.append(
-                Slice(
-                    sequence.slot,  # type: ignore[arg-type]  # running sequences have one
-                    first,
-                    1,
-                    None if first >= len(ids) else (ids[first],),
-                    sequence.table,
-                    True,
-                    known - sequence.prompt_length,
-                )
-            )
+            token_ids = None if first >= len(ids) else (ids[first],)
+            # Slice(...) by its parts, in half the time: this is the one line that runs for every token.
+            parts = (sequence.slot, first, 1, token_ids, sequence.table, True, known - sequence.prompt_length, None)
+            append(new(Slice, parts))
             sequence.computed = known
             sequence.known = known + 1
             sequence.in_flight += 1
             sequences.append(sequence)
             context += known
-        self.decodes = len(slices)
+        self.decodes = len(self.slices)
         self.context = context
         return behind
 
