@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from andes_jax.request import Tier
 from andes_jax.scheduling.budget import PreemptionBudget
 from andes_jax.scheduling.guarantee import Guarantee
 from andes_jax.scheduling.journal import Journal
@@ -114,8 +115,9 @@ class Admitter:
             self._roster.changed = True
             self._journal.waiting_for("tokens")
 
-    def next(self, over: Sequence | None = None) -> Sequence | None:
-        """The next sequence to run, seated; with `over`, only one that goes before that running sequence's prefill."""
+    def next(self, over: Sequence | None = None, *, batch: bool = True) -> Sequence | None:
+        """The next sequence to run, seated; with `over`, only one that goes before that running sequence's prefill;
+        without `batch`, none of the batch tier, for whose prompts this step has no more room."""
         if not self._looking:
             return None
         if not self._roster.free_slots:
@@ -126,6 +128,9 @@ class Admitter:
         while self._candidates:
             sequence = self._candidates[0]
             if over is not None and not self._policy.overtakes(sequence, over, now):
+                return None
+            if not batch and sequence.tier is Tier.BATCH:
+                self.out_of_tokens()
                 return None
             self._candidates.popleft()
             if self._blocked is not None and not self._policy.overtakes(sequence, self._blocked, now):

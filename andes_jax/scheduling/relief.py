@@ -60,12 +60,19 @@ class Relief:
             promised += 1
 
     def force(self, moment: Moment) -> bool:
-        """Nothing advances and nothing is in flight: the worst ranked gives way to the best, whatever the policy."""
+        """Nothing advances and nothing is in flight: the worst ranked that may gives way, whatever the policy says.
+
+        False: there is none. Those whom the guarantee covers could always be finished without the others.
+        """
         ranked = self._ranked(moment)
         if len(ranked) < 2:
             return False
-        self._roster.preempt(ranked[-1], ranked[0], moment.now)
-        return True
+        for victim in reversed(ranked):
+            taker = ranked[0] if victim is not ranked[0] else ranked[1]
+            if not self._guarantee.covers(victim) or self._roster.preemptable(victim, taker):
+                self._roster.preempt(victim, taker, moment.now)
+                return True
+        return False
 
     def _grow(self, sequence: Sequence) -> bool:
         if not self._guarantee.covers(sequence):

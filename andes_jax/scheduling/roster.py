@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from andes_jax.request import FinishReason, Request, Tier
@@ -36,6 +38,7 @@ class Roster:
         self.leaving: dict[Sequence, None] = {}  # run no longer, but a step in flight uses what they hold
         self.free_slots = list(range(limits.max_sequences - 1, -1, -1))
         self.allowed: frozenset[str] | None = None  # ids that may be admitted; None: all
+        self.last_reader_s = -math.inf  # when the last request came that was not of the batch tier
         self.preemptions = 0
         self.pauses = 0
         self.displaced: list[tuple[str, str]] = []  # (victim, for whom) since the last plan
@@ -48,6 +51,8 @@ class Roster:
         self._arrivals += 1
         sequence = Sequence(request, self._arrivals)
         self.live[request.id] = sequence
+        if sequence.tier is not Tier.BATCH:
+            self.last_reader_s = request.arrived_s
         self._ledger.enter(sequence)
         self._journal.note(
             sequence.id, "arrived", tier=sequence.tier.name.lower(), prompt_tokens=sequence.prompt_length

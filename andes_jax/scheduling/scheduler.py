@@ -36,6 +36,8 @@ from andes_jax.scheduling.sequence import Sequence, State
 from andes_jax.scheduling.step_time import StepTimeModel, StepWork
 from andes_jax.scheduling.stowage import Stowage
 
+READERS_EXPECTED_S = 10.0  # after the last one came, another is expected: steps are kept short for it
+
 
 class PlannedStep(NamedTuple):
     """A plan that is out, with what it was made of."""
@@ -179,27 +181,22 @@ class Scheduler:
     def _prefill(self, draft: Draft, prefills: list[Sequence], moment: Moment) -> None:
         """Spend the step's tokens on prompts: those begun, and those of newcomers that go before or after them."""
         budget = self._prompt_tokens(draft, moment)
-        batch = self._pacer.batch_tokens(draft, budget) if self.roster.has_batch else budget
+        # Of all prompt tokens in the step; others' come first and leave batch prompts what is left of this.
+        expected = moment.now - self.roster.last_reader_s < READERS_EXPECTED_S
+        batch = self._pacer.batch_tokens(draft, budget) if expected and self.roster.has_batch else budget
         for sequence in prefills:
-            while budget > 0 and (newcomer := self.admitter.next(sequence)) is not None:
-                budget -= self._start(newcomer, draft, budget)
-            if budget > 0 and sequence.state is State.RUNNING:
-                limit = min(budget, self.limits.prefill_chunk)
-                if sequence.tier is Tier.BATCH:
-                    limit = min(limit, batch)
-                if limit > 0:
-                    taken = draft.prefill(sequence, limit)
-                    budget -= taken
-                    batch -= taken if sequence.tier is Tier.BATCH else 0
-        while budget > 0:
-            newcomer = self.admitter.next()
-            if newcomer is None:
-                return
-            limit = min(budget, max(batch, 1)) if newcomer.tier is Tier.BATCH else budget
-            taken = self._start(newcomer, draft, limit)
-            budget -= taken
-            batch -= taken if newcomer.tier is Tier.BATCH else 0
-        self.admitter.out_of_tokens()
+            while budget > 0 and (newcomer := self.admitter.next(sequence, batch=batch > 0)) is not None:
+                taken = self._start(newcomer, draft, batch if newcomer.tier is Tier.BATCH else budget)
+                budget, batch = budget - taken, batch - taken
+            limit = min(batch if sequence.tier is Tier.BATCH else budget, self.limits.prefill_chunk)
+            if limit > 0 and sequence.state is State.RUNNING:
+                taken = draft.prefill(sequence, limit)
+                budget, batch = budget - taken, batch - taken
+        while budget > 0 and (newcomer := self.admitter.next(batch=batch > 0)) is not None:
+            taken = self._start(newcomer, draft, batch if newcomer.tier is Tier.BATCH else budget)
+            budget, batch = budget - taken, batch - taken
+        if budget <= 0:
+            self.admitter.out_of_tokens()
 
     def _prompt_tokens(self, draft: Draft, moment: Moment) -> int:
         """Prompt tokens this step may hold."""

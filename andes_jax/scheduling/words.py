@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from andes_jax.request import FinishReason, Tier
 from andes_jax.scheduling.journal import LINES
 from andes_jax.scheduling.record import Event, Record, Wait
@@ -45,8 +47,12 @@ class Story(NamedTuple):
 
 
 def tell(record: Mapping[str, Any]) -> Story:
-    """A record in words. Raises ValueError (pydantic's) for what is no record."""
-    known = Record.model_validate(record)
+    """A record in words. Raises ValueError for what is no record."""
+    try:
+        known = Record.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'record'}: {first['msg']}") from error
     waits = waits_of(known.events) if known.waits is None else known.waits
     return _Teller(known, waits).story()
 
@@ -110,7 +116,7 @@ def terms_words(terms: Mapping[str, float | None], tier: str | None, first: bool
         yield f"longest wait first: it had waited {seconds(waited_s)}"
     elif (gain := terms.get("gain_per_token")) is not None:
         yield f"greatest gain of quality for a token of context first: {gain:.4f}"
-    if (remaining := terms.get("remaining")) is not None:
+    if (remaining := terms.get("remaining")) is not None and math.isfinite(remaining):
         yield f"{_count(round(remaining), 'token')} of it expected to come"
 
 
@@ -140,7 +146,10 @@ class _Teller:
             timeline[0] = timeline[0]._replace(details=(note,))
         still = next(self._ended_waits, None) if self._waiting else None
         if still is not None:
-            timeline.append(Happening(still.until_s, f"still waits, so far {wait_words([still])}"))
+            lasts = still.until_s - still.from_s >= INSTANT_S
+            timeline.append(
+                Happening(still.until_s, "still waits" + (f", so far {wait_words([still])}" if lasts else ""))
+            )
         known = [self._tier and f"tier {self._tier}", _given(first.prompt_tokens, "prompt token")]
         title = ", ".join([record.id, *filter(None, known)])
         return Story(title, tuple(timeline), self._summary(last))
@@ -197,10 +206,8 @@ class _Teller:
             return "its pages were still in the cache" if cached else "its copy is gone; all is computed again"
         again = max((lost.tokens or 0) - cached, 0)
         still = f"{_count(cached, 'token')} were still in the cache" if cached else None
-        return (
-            ", ".join(filter(None, [f"{_count(again, 'token')} to be computed again" if again else None, still]))
-            or None
-        )
+        left = f"{_count(again, 'token')} to be computed again" if again else None
+        return ", ".join(filter(None, [left, still])) or None
 
     def _displace(self, event: Event) -> str:
         self._displaced += 1

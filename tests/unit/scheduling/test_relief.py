@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from andes_jax.request import Tier
+from andes_jax.request import FinishReason, Tier
+from andes_jax.scheduling.policies.fcfs import FirstComeFirstServed
+from andes_jax.scheduling.relief import Relief
 from andes_jax.scheduling.roster import SHELTER_TOKENS
+from andes_jax.scheduling.sequence import State
 from tests.fakes import Rig, expected_ids, make_request
+from tests.unit.scheduling.parts import Parts, at, parts
 
 
 def short_of_pages(policy: str = "fcfs", count: int = 4, tier: Tier = Tier.STREAMING, **options) -> tuple[Rig, list]:
@@ -114,3 +118,30 @@ def test_batch_work_yields_without_counting():
     rig.run()
     assert sequence.yields >= 2 and sequence.preempt_count == 0
     assert tuple(rig.got["batch"]) == expected_ids(batch)
+
+
+def stuck_for_pages() -> tuple[Parts, Relief, list]:
+    """Two run and lack a page each, none is free, and the later one cannot lose its place again."""
+    owner = parts(pages=5, max_preempt=1)
+    first, last = owner.running("first", prompt=8), owner.running("last", prompt=8)
+    last.preempt_count = 1
+    for sequence in (first, last):
+        sequence.known += 1
+    relief = Relief(owner.roster, owner.ledger, owner.paging, owner.stowage, FirstComeFirstServed(), owner.guarantee)
+    return owner, relief, [first, last]
+
+
+def test_when_nothing_can_advance_the_worst_ranked_that_may_be_displaced_gives_way():
+    owner, relief, (first, last) = stuck_for_pages()
+    relief.serve([first, last], at(1.0))
+    assert owner.roster.displaced == [] and owner.pool.available == 0
+    assert relief.force(at(1.0))
+    assert owner.roster.displaced == [("first", "last")] and first.preempt_count == last.preempt_count == 1
+    relief.serve([last], at(1.0))
+    assert len(last.pages) == 3
+
+
+def test_nobody_is_forced_to_give_way_to_itself():
+    owner, relief, (first, last) = stuck_for_pages()
+    owner.roster.finish(first, FinishReason.CANCELLED)
+    assert not relief.force(at(1.0)) and last.state is State.RUNNING

@@ -103,13 +103,20 @@ def test_prompts_are_paced_so_that_realtime_readers_keep_up():
 
 
 def test_batch_prompts_leave_room_for_who_may_come():
-    rig = Rig(
-        policy="three_tier", times=known_times(step=0.01, prefill=0.001), step_tokens=256, prefill_chunk=256, pages=200,
-        max_model_len=512, realtime_aim_s=0.2,
-    )  # fmt: skip
-    rig.add(make_request("batch", [2] * 200, 2, tier=Tier.BATCH))
-    counts = [rig.plan().tokens for _ in range(2)]
-    assert all(32 <= count <= 40 for count in counts), "a quarter of 0.2 s, less 10 ms"
+    """A tenth of 1 s, less the step's 10 ms, at 1 ms a token: for ten seconds after the last reader came."""
+    counts = {}
+    for waited_s in (9.0, 11.0):
+        rig = Rig(
+            policy="three_tier", times=known_times(step=0.01, prefill=0.001), step_tokens=256, prefill_chunk=256,
+            pages=200, max_model_len=512, realtime_aim_s=1.0,
+        )  # fmt: skip
+        rig.add(make_request("reader", [1], 1, tier=Tier.REALTIME, qoe=QoeTarget(1.0, 5.0)))
+        rig.run()
+        rig.now = waited_s
+        rig.add(make_request("batch", [2] * 200, 2, tier=Tier.BATCH, arrived_s=waited_s))
+        counts[waited_s] = rig.plan().tokens
+    assert 80 <= counts[9.0] <= 90
+    assert counts[11.0] == 200, "nobody is expected any more"
 
 
 def test_nobody_is_blamed_for_resting():
