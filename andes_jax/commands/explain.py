@@ -40,7 +40,7 @@ def explain(
       andes-jax explain chatcmpl-9f2c41d07ab84e6b:1 --url http://gpu-1:8000 --api-key KEY
       andes-jax explain chatcmpl-9f2c41d07ab84e6b --log requests.jsonl
     """
-    if not request_id or "/" in request_id:
+    if not request_id or not request_id.isprintable() or "/" in request_id:
         raise UsageError(f"{request_id!r} is no id of a request; take the id of a reply, such as chatcmpl-9f2c...")
     if log is not None and (url is not None or api_key is not None):
         raise UsageError("--log reads a file and asks no server; leave out --url and --api-key, or --log")
@@ -56,12 +56,12 @@ def story_lines(found: _Record) -> Iterator[str]:
     """What is printed about a record, or about those of a call. Raises CommandError for what is no record."""
     from andes_jax.scheduling.words import tell
 
-    for index, record in enumerate(found.get("requests", [found])):
+    several = found.get("requests")
+    for index, record in enumerate(several if isinstance(several, list) else [found]):
         try:
             story = tell(record)
         except ValueError as error:
-            reason = str(error).splitlines()[0]
-            raise CommandError(f"the explanation cannot be read; is it from another version? ({reason})") from error
+            raise CommandError(f"the explanation cannot be read; is it from another version? {error}") from error
         if index:
             yield ""
         yield story.title
@@ -70,7 +70,7 @@ def story_lines(found: _Record) -> Iterator[str]:
         for each in story.timeline:
             yield f"{each.at_s:>{width}.3f} s  {each.words}"
             for detail in each.details:
-                yield f"{'':{width}}      {detail}"
+                yield f"{'':{width}}    {detail}"
         yield ""
         yield story.summary[:1].upper() + story.summary[1:]
 
@@ -95,7 +95,7 @@ def from_server(request_id: str, url: str, api_key: str | None) -> _Record:
             timeout=TIMEOUT_S,
             trust_env=False,  # as in bench, no proxy stands between
         )
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = str(error) or type(error).__name__
         raise CommandError(f"no answer from {base}: {reason}; is the server running, and at this --url?") from error
     try:
