@@ -122,8 +122,8 @@ def test_batch_work_yields_without_counting():
 
 def stuck_for_pages() -> tuple[Parts, Relief, list]:
     """Two run and lack a page each, none is free, and the later one cannot lose its place again."""
-    owner = parts(pages=5, max_preempt=1)
-    first, last = owner.running("first", prompt=8), owner.running("last", prompt=8)
+    owner = parts(pages=7, page_tokens=8, max_preempt=1)
+    first, last = owner.running("first", prompt=24), owner.running("last", prompt=24)
     last.preempt_count = 1
     for sequence in (first, last):
         sequence.known += 1
@@ -138,7 +138,7 @@ def test_when_nothing_can_advance_the_worst_ranked_that_may_be_displaced_gives_w
     assert relief.force(at(1.0))
     assert owner.roster.displaced == [("first", "last")] and first.preempt_count == last.preempt_count == 1
     relief.serve([last], at(1.0))
-    assert len(last.pages) == 3
+    assert len(last.pages) == 4
 
 
 def test_nobody_is_forced_to_give_way_to_itself():
