@@ -102,6 +102,7 @@ class RequestLog:
             explanation = self._context.engine.explain(line["id"])
             if explanation is not None:
                 line["explain"] = explanation["events"]
+                line["waits"] = explanation.get("waits", [])
             yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
 
 

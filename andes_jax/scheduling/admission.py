@@ -125,6 +125,7 @@ class Admitter:
             return None
         self._rank()
         now = self._moment.now
+        denied = False
         while self._candidates:
             sequence = self._candidates[0]
             if over is not None and not self._policy.overtakes(sequence, over, now):
@@ -138,11 +139,12 @@ class Admitter:
             tokens = self._tokens_to_seat(sequence)
             # One that could not be finished for certain waits for others of its kind to end, not for pages.
             if not self._guarantee.may_seat(sequence, self._paging.pages_for(tokens), self._roster.running):
+                denied = True
                 continue
             if self._admit(sequence, tokens):
                 return sequence
             self._blocked = self._blocked or sequence
-        self._journal.waiting_for("pages" if self._blocked is not None else "nothing")
+        self._journal.waiting_for("pages" if self._blocked is not None else "others" if denied else "nothing")
         if self._blocked is None and self._roster.waiting:
             self._roster.changed = True
         return None

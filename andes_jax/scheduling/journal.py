@@ -44,7 +44,8 @@ class Journal:
                 self._ended.popitem(last=False)
 
     def waiting_for(self, cause: str) -> None:
-        """What keeps the first of those who wait from running, from now on: nothing, slots, pages, tokens."""
+        """What keeps the first of those who wait from running, from now on: nothing, slots,
+        pages, tokens, others."""
         if cause != self._cause:
             self._cause = cause
             self._causes.append((self.now, cause))

@@ -18,6 +18,7 @@ CAUSES = {
     "slots": "because all slots were taken",
     "pages": "because pages were short",
     "tokens": "because steps were full",
+    "others": "for others to end that cannot lose their place either",
     "nothing": "for its turn, with nothing short",
 }
 CARRIERS = {"interactivity": "its reader's need", "waited": "its wait", "resource": "how little work it is"}
