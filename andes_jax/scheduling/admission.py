@@ -52,6 +52,7 @@ class Admitter:
         self._claims: list[Sequence] = []  # others were displaced for them, for some of them twice
         self._candidates: deque[Sequence] = deque()
         self._blocked: Sequence | None = None  # the first candidate that lacked pages
+        self._denied: Sequence | None = None  # the first that could not be finished for certain beside those who run
         self._everyone: list[Sequence] = []  # who ran when `_running` was made
         self._running: Columns | None = None  # of those who run, for this plan
         self._moment = Moment(0.0, 0, 0.0, 0.0)
@@ -69,7 +70,7 @@ class Admitter:
     def begin(self, moment: Moment) -> None:
         """A new plan: decide whether to look at those who wait."""
         self._moment = moment
-        self._blocked = self._running = None
+        self._blocked = self._denied = self._running = None
         self._ranked = False
         self._attempts = 0
         self.loads = []
@@ -125,7 +126,6 @@ class Admitter:
             return None
         self._rank()
         now = self._moment.now
-        denied = False
         while self._candidates:
             sequence = self._candidates[0]
             if over is not None and not self._policy.overtakes(sequence, over, now):
@@ -136,18 +136,27 @@ class Admitter:
             self._candidates.popleft()
             if self._blocked is not None and not self._policy.overtakes(sequence, self._blocked, now):
                 continue
+            if self._denied is not None and self._stands_behind_the_denied(sequence):
+                continue
             tokens = self._tokens_to_seat(sequence)
             # One that could not be finished for certain waits for others of its kind to end, not for pages.
             if not self._guarantee.may_seat(sequence, self._paging.pages_for(tokens), self._roster.running):
-                denied = True
+                self._denied = self._denied or sequence
                 continue
             if self._admit(sequence, tokens):
                 return sequence
             self._blocked = self._blocked or sequence
-        self._journal.waiting_for("pages" if self._blocked is not None else "others" if denied else "nothing")
+        self._journal.waiting_for("pages" if self._blocked is not None else "others" if self._denied else "nothing")
         if self._blocked is None and self._roster.waiting:
             self._roster.changed = True
         return None
+
+    def _stands_behind_the_denied(self, sequence: Sequence) -> bool:
+        """Whether seating the sequence would prolong the wait of one that waits for such as it to end."""
+        assert self._denied is not None
+        if not self._guarantee.covers(sequence):
+            return False
+        return not self._policy.overtakes(sequence, self._denied, self._moment.now)
 
     def _rank(self) -> None:
         """Find the candidates, once a plan."""
