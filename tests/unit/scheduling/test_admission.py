@@ -219,3 +219,24 @@ def test_the_pages_one_kept_are_no_reason_to_wait_for_more():
     rig.commit()
     rig.run()
     assert tuple(rig.got["urgent"]) == expected_ids(request) and tuple(rig.got["batch"]) == expected_ids(batch)
+
+
+@pytest.mark.parametrize(("policy", "steps"), [("fcfs", 60), ("three_tier", 1500)])
+def test_a_large_request_is_not_kept_out_by_small_ones_that_keep_coming(policy, steps):
+    """Nobody may be preempted, so that the large one can only run when few others do."""
+    rig = Rig(policy=policy, pages=21, page_tokens=4, slots=4, max_preempt=0)
+    rig.add(make_request("s0", [1] * 8, 12))
+    rig.plan()
+    rig.commit()
+    rig.add(make_request("large", [2] * 30, 33))
+    number = 1
+    for _ in range(steps):
+        while len(rig.scheduler.roster.live) < 4:
+            rig.add(make_request(f"s{number}", [number % 50] * 8, 12, arrived_s=rig.now))
+            number += 1
+        rig.step()
+        rig.now += 0.1
+        if "large" in rig.running():
+            break
+    assert "large" in rig.running()
+    rig.run()
