@@ -93,7 +93,7 @@ CELLS = {
         ),
         _H200,
         replace(
-            _H200, name="h200-ample", kv_tokens=None, readers="fast", rates=(8.0, 12.0, 16.0, 20.0),
+            _H200, name="h200-ample", kv_tokens=None, readers="fast", rates=(3.5, 4.0, 4.5, 5.0, 6.0, 8.0),
             longest_window_s=120.0,
         ),
         replace(
@@ -229,7 +229,7 @@ def capacity(cell: Cell, around: Surroundings, *, batch: bool = False) -> float:
     """Requests per second that fcfs ends while more than enough wait: between a quarter and three quarters of them."""
     profile, options = machine(cell, around)
     base = workload(cell, around, profile)
-    count = 4 * profile.max_sequences
+    count = max(4 * profile.max_sequences, 128)
     if batch:
         arrivals = batch_arrivals(around, base.max_tokens, count, 0)
     else:

@@ -23,6 +23,7 @@ from tests.bench.scheduling_cells import (
 )  # fmt: skip
 from tests.bench.scheduling_runs import Record
 
+CAPACITY_WORDS = {"requests": "requests", "batch": "batch requests"}
 PUNCTUAL = 0.99  # of first tokens are to come when they are expected
 Value = Callable[[Record], float | None]
 Table = list[list[str]]
@@ -201,7 +202,7 @@ def write_report(folder: Path, cell: Cell, records: Sequence[Record], capacities
         f"{cell.profile or 'a fitted profile of a CPU'}, {kv_tokens}, {cell.trace}, "
         f"arrivals {cell.process or 'as recorded, repeated'}, {cell.readers} readers, "
         f"{seeds} seeds, requests come for {', '.join(f'{window:g}' for window in windows)} s.",
-        *(f"Capacity under fcfs: {per_s:.3g} {name} per second." for name, per_s in capacities.items()),
+        *(f"Capacity under fcfs: {per_s:.3g} {CAPACITY_WORDS[name]} per second." for name, per_s in capacities.items()),
         f"Source {', '.join(sources)}.",
         "" if len(sources) == 1 else "\n**Runs of different states of the source are mixed here.**\n",
     ]

@@ -17,6 +17,7 @@ import numpy as np
 import andes_jax
 from andes_jax.simulation.contender import parse_contender
 from andes_jax.simulation.experiment import Figures, simulate
+from andes_jax.simulation.loop import SimulationStuck
 from andes_jax.workload.outcome import Outcome, Summary
 from tests.bench.scheduling_cells import CELLS, Cell, Entry, Job, Surroundings, arrivals_of, capacity, machine
 
@@ -95,18 +96,30 @@ def run(job: Job, around: Surroundings, capacities: dict[str, float]) -> Record:
     return Record(job, figures, within_window(found.outcomes, job.window_s), SOURCE)
 
 
-def run_all(wanted: Sequence[tuple[Job, dict[str, float]]], around: Surroundings, processes: int) -> Iterator[Record]:
-    """Every run, in the order in which they end; the first of the list are begun first."""
+def run_all(
+    wanted: Sequence[tuple[Job, dict[str, float]]], around: Surroundings, processes: int
+) -> Iterator[tuple[Job, Record | SimulationStuck]]:
+    """Every run, in the order in which they end; the first of the list are begun first. One that got stuck shows a
+    defect of the scheduler, and is no reason to lose the others."""
     if processes == 1:
-        yield from (run(job, around, capacities) for job, capacities in wanted)
+        for job, capacities in wanted:
+            yield job, _run_or_stuck(job, around, capacities)
         return
     # Spawned, for a fork of a process with threads may hang.
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
     try:
-        for future in as_completed([pool.submit(run, job, around, capacities) for job, capacities in wanted]):
-            yield future.result()
+        jobs = {pool.submit(_run_or_stuck, job, around, capacities): job for job, capacities in wanted}
+        for future in as_completed(jobs):
+            yield jobs[future], future.result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _run_or_stuck(job: Job, around: Surroundings, capacities: dict[str, float]) -> Record | SimulationStuck:
+    try:
+        return run(job, around, capacities)
+    except SimulationStuck as error:
+        return error
 
 
 def within_window(outcomes: Sequence[Outcome], window_s: float) -> dict[str, dict[str, float]]:

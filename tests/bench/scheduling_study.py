@@ -15,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+from andes_jax.simulation.loop import SimulationStuck
 from tests.bench.scheduling_cells import CELLS, PARTS, Job, Surroundings, jobs_of
 from tests.bench.scheduling_report import write_report
 from tests.bench.scheduling_runs import SOURCE, Store, capacities_of, run_all
@@ -48,8 +49,8 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def study(arguments: argparse.Namespace) -> None:
-    """Do the runs that are not there yet."""
+def study(arguments: argparse.Namespace) -> int:
+    """Do the runs that are not there yet; returns how many got stuck."""
     around = Surroundings(arguments.traces, arguments.window, arguments.cpu_profile, arguments.cpu_scale)
     arguments.output.mkdir(parents=True, exist_ok=True)
     stores, wanted = {}, []
@@ -64,15 +65,18 @@ def study(arguments: argparse.Namespace) -> None:
         if jobs:
             capacities = capacities_of(cell, around, store)
             wanted += [(job, capacities) for job in jobs]
-    began = time.monotonic()
-    for count, record in enumerate(run_all(wanted, around, arguments.processes), start=1):
-        stores[record.job.cell].add(record)
-        quality = record.figures.summary["all"].qoe_mean
-        print(
-            f"{time.monotonic() - began:7.0f} s {count}/{len(wanted)} {_name(record.job)}: "
-            f"QoE {'-' if quality is None else f'{quality:.3f}'}, {record.figures.wall_s:.0f} s",
-            flush=True,
-        )
+    began, stuck = time.monotonic(), 0
+    for count, (job, found) in enumerate(run_all(wanted, around, arguments.processes), start=1):
+        told = f"{time.monotonic() - began:7.0f} s {count}/{len(wanted)} {_name(job)}"
+        if isinstance(found, SimulationStuck):
+            stuck += 1
+            print(f"{told}: {found}", file=sys.stderr, flush=True)
+            continue
+        stores[job.cell].add(found)
+        quality = found.figures.summary["all"].qoe_mean
+        words = "-" if quality is None else f"{quality:.3f}"
+        print(f"{told}: QoE {words}, {found.figures.wall_s:.0f} s", flush=True)
+    return stuck
 
 
 def report(arguments: argparse.Namespace) -> None:
@@ -93,9 +97,10 @@ def _name(job: Job) -> str:
 
 def main() -> None:
     arguments = arguments_of()
-    if not arguments.report:
-        study(arguments)
+    stuck = 0 if arguments.report else study(arguments)
     report(arguments)
+    if stuck:
+        raise SystemExit(f"{stuck} runs got stuck: a defect of the scheduler")
 
 
 if __name__ == "__main__":
