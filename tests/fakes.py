@@ -52,7 +52,8 @@ def make_request(
     id: str, prompt: Sequence[int], max_tokens: int, *, tier: Tier = Tier.STREAMING, arrived_s: float = 0.0,
     stop: tuple[str, ...] = (), qoe: QoeTarget | None = None, **sampling,
 ) -> Request:  # fmt: skip
-    return Request(id, tuple(prompt), SamplingParams(max_tokens, **sampling), tier=tier, arrived_s=arrived_s, stop=stop, qoe=qoe)
+    params = SamplingParams(max_tokens, **sampling)
+    return Request(id, tuple(prompt), params, tier=tier, arrived_s=arrived_s, stop=stop, qoe=qoe)
 
 
 class _Slot:
