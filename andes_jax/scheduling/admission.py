@@ -63,6 +63,11 @@ class Admitter:
         self.loads: list[PageCopy] = []  # of those admitted in this plan
 
     @property
+    def looking(self) -> bool:
+        """Whether this plan looks at those who wait."""
+        return self._looking
+
+    @property
     def next_look_s(self) -> float:
         """When those who wait are looked at again, if nothing changes."""
         return self._next_look_s

@@ -170,7 +170,7 @@ class Scheduler:
         admitter.make_room()
         draft = Draft()
         prefills = draft.decode(running)
-        if not prefills and not self.roster.waiting:
+        if not prefills and not admitter.looking:
             return draft
         if len(prefills) > 1:
             columns = self.ledger.columns(rows_of(prefills), moment.now)
