@@ -67,7 +67,8 @@ def profile(
             measuring.measure(loaded.runner, plans, shape, progress=tell) if plans else [] for plans in cases
         )
         costs = fitting.fit_costs(shape.ladder, decodes, prefills, copies)
-        error = fitting.fit_error(FittedTimes(costs), mixed)
+        costs = fitting.with_mixed(costs, mixed[::2])
+        error = fitting.fit_error(FittedTimes(costs), mixed[1::2])
         engine = start(config, loaded).engine
         try:
             in_engine, host_s = measure_engine(engine, batches, tell)

@@ -46,6 +46,24 @@ def with_engine(costs: Costs, steps: Sequence[Measurement]) -> Costs:
     return costs.model_copy(update={"step_s": step_s, "sequence_s": sequence_s})
 
 
+def with_mixed(costs: Costs, steps: Sequence[Measurement]) -> Costs:
+    """Costs with prefill programs as they are beside decodes, from steps with both: a step's programs share caches and
+    wait for each other, which one kind alone does not show."""
+    times = FittedTimes(costs)
+    ratios = []
+    for step in steps:
+        alone_s = times.seconds(step.work._replace(prefills=()))
+        ratios.append((step.seconds - alone_s) / (times.seconds(step.work) - alone_s))
+    if not ratios:
+        return costs
+    factor = max(0.1, float(np.median(ratios)))
+    scaled = [
+        cost.model_copy(update={"base_s": factor * cost.base_s, "slope_s": factor * cost.slope_s})
+        for cost in costs.prefill
+    ]
+    return costs.model_copy(update={"prefill": tuple(scaled)})
+
+
 def fit_error(times: StepTimes, steps: Sequence[Measurement]) -> FitError | None:
     """How far predictions are from steps that were not fitted to; None without such steps."""
     if not steps:

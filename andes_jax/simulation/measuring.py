@@ -24,7 +24,7 @@ CONTEXTS = (64, 512, 2048)  # tokens before a slice, as far as they fit
 COPIED_PAGES = (1, 4, 16)  # each way
 ROUNDS, STEPS = 3, 4  # steps counted for each case in each round
 WARM_STEPS = 1  # before them, not counted
-MIXED_CASES = 10
+MIXED_CASES = 16
 PATIENCE_S = 60.0  # after which no further round of the same cases begins: a machine that slow is not quiet anyway
 
 Progress = Callable[[str], None]  # told in words what has been measured, ROUNDS times a case

@@ -8,7 +8,7 @@ import pytest
 from andes_jax.runtime.shapes import Ladder
 from andes_jax.scheduling.step_time import StepWork
 from andes_jax.simulation.fitted import Costs, FittedTimes, ProgramCost
-from andes_jax.simulation.fitting import fit_costs, fit_error, line, with_engine
+from andes_jax.simulation.fitting import fit_costs, fit_error, line, with_engine, with_mixed
 from andes_jax.simulation.measuring import Measurement
 
 LADDER = Ladder((1, 4, 16), (16, 64))
@@ -75,6 +75,16 @@ def test_an_engine_that_seems_faster_than_its_programs_adds_nothing():
     faster = [Measurement(step.work, step.seconds * 0.9) for step in measured([StepWork(1, 40), StepWork(16, 640)])]
     costs = with_engine(TRUE, faster)
     assert (costs.step_s, costs.sequence_s) == (0.0, 0.0)
+
+
+def test_prefills_that_cost_more_beside_decodes_are_told_from_steps_with_both():
+    dearer = [
+        cost.model_copy(update={"base_s": 1.2 * cost.base_s, "slope_s": 1.2 * cost.slope_s}) for cost in TRUE.prefill
+    ]
+    truth = TRUE.model_copy(update={"prefill": tuple(dearer)})
+    both = [StepWork(4, 400, ((64, 0),)), StepWork(16, 9000, ((30, 512),)), StepWork(0, 0, ((16, 64),))]
+    assert numbers(with_mixed(TRUE, measured(both, truth))) == pytest.approx(numbers(truth), rel=1e-6)
+    assert with_mixed(TRUE, []) == TRUE
 
 
 def test_lines_never_fall_and_never_begin_below_zero():
