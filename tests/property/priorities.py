@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from andes_jax.prediction.lengths import LengthHistory
 from andes_jax.scheduling.policies import Moment
 from andes_jax.scheduling.scheduler import Scheduler
 
@@ -53,3 +54,10 @@ class WaitingPriorities:
             return
         assert standing.waited > earlier.waited
         assert standing.priority > earlier.priority or relegates
+
+
+class Hopeful(LengthHistory):
+    """Thinks that every reply is about to end, so that much is begun at once."""
+
+    def remaining(self, predicted, generated, limit):
+        return np.ones_like(generated)

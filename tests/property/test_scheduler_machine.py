@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from copy import deepcopy
 
-import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -23,18 +22,11 @@ from andes_jax.scheduling.policies import SIMULATED_NAMES, Weights, create_polic
 from andes_jax.scheduling.scheduler import Scheduler
 from andes_jax.scheduling.sequence import Sequence, State
 from tests.fakes import FakeRunner, expected_ids, make_request
-from tests.property.priorities import WaitingPriorities
+from tests.property.priorities import Hopeful, WaitingPriorities
 
 MAX_LENGTH = 24
 LONGEST_DROUGHT = 2 * MAX_LENGTH + 12  # rounds without news while somebody may run: a prompt of one-token chunks, twice
 SEEN: Counter[str] = Counter()  # what the histories have led to
-
-
-class Hopeful(LengthHistory):
-    """Thinks that every reply is about to end, so that much is begun at once."""
-
-    def remaining(self, predicted, generated, limit):
-        return np.ones_like(generated)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
