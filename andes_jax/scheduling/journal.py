@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 KEPT = 2048  # finished requests that can still be explained
@@ -39,7 +41,8 @@ class Journal:
         if len(lines) > LINES:
             del lines[1]
         if event == "finished":
-            self._ended[request_id] = self._live.pop(request_id)
+            self._ended[request_id] = lines  # before it leaves the living, so that other threads always find it
+            del self._live[request_id]
             if len(self._ended) > KEPT:
                 self._ended.popitem(last=False)
 
@@ -64,27 +67,33 @@ class Journal:
         """Each stretch without a slot, and how long of it what was lacking."""
         begin = lines[0].at_s
         waits: list[dict[str, Any]] = []
+        causes = [(0.0, "nothing"), *self._causes]
         since: float | None = None
         for at_s, event, _ in lines:
             if event in ("arrived", "displaced", "resumed") and since is None:
                 since = at_s
             elif event in ("admitted", "finished", "paused") and since is not None:
-                waits.append(self._wait(since, at_s, begin))
+                waits.append(_wait(causes, since, at_s, begin))
                 since = None
         if since is not None:
-            waits.append(self._wait(since, self.now, begin))
+            waits.append(_wait(causes, since, self.now, begin))
         return waits
 
-    def _wait(self, since: float, until: float, begin: float) -> dict[str, Any]:
-        lacked: dict[str, float] = {}
-        causes = [(0.0, "nothing"), *self._causes]
-        ends = [at_s for at_s, _ in causes[1:]] + [max(until, self.now)]
-        for (start, cause), end in zip(causes, ends, strict=True):
-            shared = min(end, until) - max(start, since)
-            if shared > 0:
-                lacked[cause] = lacked.get(cause, 0.0) + shared
-        return {
-            "from_s": round(since - begin, 4),
-            "until_s": round(until - begin, 4),
-            "for": {cause: round(seconds, 4) for cause, seconds in lacked.items()},
-        }
+
+def _wait(causes: Sequence[tuple[float, str]], since: float, until: float, begin: float) -> dict[str, Any]:
+    """One stretch, by the causes since when each was the one: only those in force meanwhile are gone through."""
+    lacked: dict[str, float] = {}
+    first = max(bisect_right(causes, since, key=lambda each: each[0]) - 1, 0)
+    for index in range(first, len(causes)):
+        start, cause = causes[index]
+        end = causes[index + 1][0] if index + 1 < len(causes) else until
+        shared = min(end, until) - max(start, since)
+        if shared > 0:
+            lacked[cause] = lacked.get(cause, 0.0) + shared
+        if end >= until:
+            break
+    return {
+        "from_s": round(since - begin, 4),
+        "until_s": round(until - begin, 4),
+        "for": {cause: round(seconds, 4) for cause, seconds in lacked.items()},
+    }

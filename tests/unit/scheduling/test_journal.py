@@ -128,3 +128,18 @@ def test_a_long_life_keeps_its_first_line_and_its_last(monkeypatch):
     for second, event in enumerate(["arrived", "admitted", "displaced", "admitted", "displaced", "admitted"]):
         noted(journal, float(second), "a", event)
     assert [line["at_s"] for line in journal.explain("a")["events"]] == [0, 3, 4, 5]
+
+
+def test_a_wait_is_explained_from_the_causes_of_its_own_time_alone():
+    """Explaining a request of many waits must not hold up the threads beside it."""
+
+    class Counted(list):
+        reads = 0
+
+        def __getitem__(self, index):
+            Counted.reads += 1
+            return super().__getitem__(index)
+
+    causes = Counted((float(second), ("slots", "pages")[second % 2]) for second in range(module.CAUSES))
+    assert module._wait(causes, 5000.5, 5003.0, 0.0)["for"] == {"slots": 1.5, "pages": 1.0}
+    assert Counted.reads < 40
