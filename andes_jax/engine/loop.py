@@ -229,7 +229,7 @@ class Engine:
     def _end(self, reply: Reply, batch: EventBatch, event: TokenEvent) -> None:
         """Send a reply's last event, unless another thread did."""
         assert event.finish is not None
-        self._scheduler.finish(event.request_id, event.finish)
+        self._scheduler.finish(event.request_id, event.finish, self._clock.now())
         if self._replies.pop(event.request_id, None) is None:
             return
         self._counters.finished[event.finish] += 1

@@ -113,11 +113,13 @@ class Scheduler:
             self.roster.finish(sequence, FinishReason.LENGTH)
         return sequence
 
-    def finish(self, request_id: str, reason: FinishReason) -> bool:
+    def finish(self, request_id: str, reason: FinishReason, now: float | None = None) -> bool:
         """End a live request; results still in flight for it are dropped. False when it is not live."""
         sequence = self.roster.live.get(request_id)
         if sequence is None:
             return False
+        if now is not None:  # without it the record says when the scheduler was last asked
+            self.journal.now = now
         self.roster.finish(sequence, reason)
         return True
 

@@ -101,6 +101,17 @@ def test_wishes_for_what_is_not_live_are_ignored(serve):
     assert served.engine.explain("nobody") is None
 
 
+def test_the_end_of_a_paused_request_is_told_at_its_time_even_where_nothing_else_happens(serve):
+    served, sink = paused_after_some_tokens(serve)
+    threading.Event().wait(0.05)
+    asked_s = served.engine._clock.now()
+    served.engine.cancel("a")
+    assert sink.ended.wait(20) and served.inbox.finishes("a") == [CANCELLED]
+    told, arrived_s = served.engine.explain("a")["events"], served.engine._scheduler.journal._ended["a"][0].at_s
+    assert [line["event"] for line in told][-2:] == ["paused", "finished"]
+    assert told[-1]["at_s"] >= asked_s - arrived_s - 1e-3
+
+
 def test_the_last_wish_counts(serve):
     served = serve()
     request = make_request("a", [1], 5)
