@@ -251,9 +251,8 @@ class _Teller:
 
     def _summary(self, last: Event) -> str:
         over = last.event == "finished"
-        total = sum(wait.until_s - wait.from_s for wait in self._waits)
         stretches = [wait for wait in self._waits if wait.until_s - wait.from_s >= INSTANT_S]
-        parts = ["waited " + wait_words(stretches) if total >= INSTANT_S else "did not wait"]
+        parts = ["waited " + wait_words(stretches) if stretches else "did not wait"]
         if self._displaced:
             parts.append(f"lost its place {_times(self._displaced)}")
         if self._pauses:

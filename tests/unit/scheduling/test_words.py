@@ -283,3 +283,9 @@ def test_every_history_has_words_and_the_journal_s_waits(history, over):
     known = [(wait["from_s"], wait["until_s"]) for wait in record["waits"]]
     assert ended == known[: len(ended)] and len(known) - len(ended) in (0, 1)
     assert not over or ended == known
+
+
+def test_moments_without_a_slot_add_up_to_no_wait():
+    instants = ((0, "arrived"), (0.0003, "admitted", admitted()), (1, "paused"), (3, "resumed"))
+    story = tell(lived(*instants, (3.0003, "admitted", admitted()), (4, "finished", {"reason": "stop", "tokens": 1})))
+    assert story.summary.startswith("did not wait; paused once for 2.00 s"), story.summary
