@@ -30,14 +30,14 @@ class Journal:
         self._causes: deque[tuple[float, str]] = deque(maxlen=CAUSES)
         self._cause = "nothing"
 
-    def note(self, request_id: str, event: str, **details: Any) -> None:
-        """Add a line; the first one of a request must be `arrived`."""
+    def note(self, request_id: str, event: str, at_s: float | None = None, **details: Any) -> None:
+        """Add a line, of now unless told otherwise; the first one of a request must be `arrived`."""
         if event == "arrived":
             self._live[request_id] = deque()
         lines = self._live.get(request_id)
         if lines is None:
             return
-        lines.append(Line(self.now, event, details))
+        lines.append(Line(self.now if at_s is None else at_s, event, details))
         if len(lines) > LINES:
             del lines[1]
         if event == "finished":

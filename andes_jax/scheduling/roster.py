@@ -54,9 +54,9 @@ class Roster:
         if sequence.tier is not Tier.BATCH:
             self.last_reader_s = request.arrived_s
         self._ledger.enter(sequence)
-        self._journal.note(
-            sequence.id, "arrived", tier=sequence.tier.name.lower(), prompt_tokens=sequence.prompt_length
-        )
+        journal, tier = self._journal, sequence.tier.name.lower()
+        at_s = min(request.arrived_s, journal.now)  # the engine may have been in a step when it came
+        journal.note(sequence.id, "arrived", at_s, tier=tier, prompt_tokens=sequence.prompt_length)
         self._wait(sequence)
         return sequence
 

@@ -266,3 +266,13 @@ def test_each_request_can_be_explained():
     (wait,) = second["waits"]
     assert wait["from_s"] == 0 and wait["until_s"] == admitted["at_s"] > 0
     assert wait["for"] == {"slots": wait["until_s"]}
+
+
+def test_a_request_is_explained_from_its_arrival_even_where_it_was_taken_in_later():
+    rig = Rig(policy="three_tier")
+    rig.now = 5.0
+    rig.add(make_request("late", [1], 2, arrived_s=4.25), make_request("ahead", [1], 2, arrived_s=9.0))
+    rig.step()
+    late, ahead = (rig.scheduler.journal.explain(id)["events"] for id in ("late", "ahead"))
+    assert [line["at_s"] for line in late[:2]] == [0.0, 0.75]
+    assert [line["at_s"] for line in ahead[:2]] == [0.0, 0.0], "nobody comes after being taken in"
