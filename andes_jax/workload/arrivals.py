@@ -39,10 +39,11 @@ class Workload:
     cancelled: float = 0.0  # share of readers who leave at an even chance during the time that reading it all takes
 
     def __post_init__(self) -> None:
+        if self.end_s is not None and not self.end_s > self.start_s:
+            raise UsageError(f"the window of the trace ends at {self.end_s:g} s and starts at {self.start_s:g} s")
         bounds = {
             "rate": 0 < self.rate < math.inf,
             "start_s": 0 <= self.start_s < math.inf,
-            "end_s": self.end_s is None or self.end_s > self.start_s,
             "duration_s": self.duration_s is None or 0 < self.duration_s < math.inf,
             "length_scale": 0 < self.length_scale < math.inf,
             "max_tokens": self.max_tokens is None or self.max_tokens >= 2,

@@ -46,9 +46,12 @@ class Readers:
     first_token_s: float = 1.0
 
     def __post_init__(self) -> None:
-        good = 0 < self.tokens_per_s < math.inf and 0 < self.first_token_s < math.inf
-        if self.kind not in ("paper", "fast", "none", "same") or not good:
-            raise UsageError(f"{self} are no readers; give paper, fast, none or a speed in tokens per second")
+        if self.kind not in ("paper", "fast", "none", "same"):
+            raise UsageError(f"readers {self.kind!r}: give paper, fast, none or a speed in tokens per second")
+        if not 0 < self.tokens_per_s < math.inf:
+            raise UsageError(f"readers read at more than 0 tokens per second, not at {self.tokens_per_s:g}")
+        if not 0 < self.first_token_s < math.inf:
+            raise UsageError(f"readers expect the first token after more than 0 seconds, not {self.first_token_s:g}")
 
     def speeds(self, count: int, random: np.random.Generator) -> np.ndarray:
         """Tokens per second [count] of so many readers."""

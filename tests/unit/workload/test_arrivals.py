@@ -110,10 +110,16 @@ def test_workloads_that_cannot_be_made(rows, workload, message):
 @pytest.mark.parametrize(
     "values",
     [
-        {"rate": 0.0}, {"rate": float("nan")}, {"start_s": -1.0}, {"start_s": 5.0, "end_s": 5.0}, {"duration_s": 0.0},
+        {"rate": 0.0}, {"rate": float("nan")}, {"start_s": -1.0}, {"duration_s": 0.0},
         {"length_scale": 0.0}, {"max_tokens": 1}, {"cancelled": 1.1},
     ],
 )  # fmt: skip
 def test_values_out_of_bounds_are_named(values):
     with pytest.raises(UsageError, match=next(reversed(values))):
         Workload(**values)
+
+
+@pytest.mark.parametrize("end_s", [5.0, 4.0, float("nan")])
+def test_a_window_without_length_is_told_with_both_its_ends(end_s):
+    with pytest.raises(UsageError, match=f"ends at {end_s:g} s and starts at 5 s"):
+        Workload(start_s=5.0, end_s=end_s)

@@ -48,3 +48,10 @@ def test_spelling():
 def test_wrong_readers_are_errors(words):
     with pytest.raises(UsageError):
         parse_readers(words)
+
+
+def test_errors_speak_of_what_the_user_gave():
+    with pytest.raises(UsageError, match="readers read at more than 0 tokens per second, not at -3"):
+        parse_readers("-3")
+    with pytest.raises(UsageError, match="first token after more than 0 seconds, not -1"):
+        parse_readers("paper", -1.0)
