@@ -39,8 +39,8 @@ class Weights:
     horizon_s: float = 4.0  # a reader with more slack than this does not need anything yet
     ahead_s: float = 20.0  # a running reader with more slack may yield to an equal
     due_s: float = 1.5  # whose next token is due within this
-    work_power: float = 0.4  # how much cheap work is preferred: 1 is by gain for work, 0 not at all
-    relegate: float = 2.0  # how much those who are late already are put off: 2 is by what is left to lose, 0 not at all
+    work_power: float = 0.3  # how much cheap work is preferred: 1 is by gain for work, 0 not at all
+    relegate: float = 4.0  # how much those who are late already are put off: 2 is by what is left to lose, 0 not at all
     worst_first: bool = False  # rank by need alone, which raises the worst quality rather than the mean
 
 

@@ -190,7 +190,7 @@ def test_reports_are_one_line(capsys, error, code, line):
 def test_types_and_bounds_are_shown_in_words():
     fields = EngineSettings.model_fields
     assert type_words(fields["kv_pool_bytes"]) == "SIZE" and type_words(fields["page_tokens"]) == "INTEGER"
-    assert type_words(SchedulingSettings.model_fields["policy"]) == "three_tier|fcfs"
+    assert type_words(SchedulingSettings.model_fields["policy"]) == "three_tier|fcfs|round_robin|andes_paper"
     assert type_words(ServerSettings.model_fields["port"]) == "INTEGER"
     assert bounds_words(fields["max_sequences"]) == "1 … 1024" and bounds_words(fields["kv_pool_bytes"]) == "at least 1"
     assert bounds_words(SchedulingSettings.model_fields["tier_lift"]) == "above 0 … 86400"
