@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from andes_jax.request import QoeTarget
@@ -63,6 +63,7 @@ def test_no_delay_raises_a_perfect_score(score, target, count, token, delay_s):
         assert score(times, target) < 1.0 - ROUNDING
 
 
+@example(times=np.array([0.0, 2.0]), target=QoeTarget(first_token_s=0.25, tokens_per_s=1.0))
 @given(times=streams, target=targets)
 def test_v1_is_the_ratio_of_two_areas(times, target):
     last_s = float(times[-1])
@@ -73,7 +74,9 @@ def test_v1_is_the_ratio_of_two_areas(times, target):
     expected = np.clip((grid - target.first_token_s) * target.tokens_per_s, 0.0, times.size)
     delivered = np.searchsorted(times, grid, side="right")
     # A curve under `delivered` that climbs no faster than the reader: lowest of delivered(s) + speed * (t - s), s <= t.
-    digested = grid * target.tokens_per_s + np.minimum.accumulate(delivered - grid * target.tokens_per_s)
+    # Before the first moment nothing is delivered, also where a token comes in it.
+    ahead = np.minimum(np.minimum.accumulate(delivered - grid * target.tokens_per_s), 0.0)
+    digested = grid * target.tokens_per_s + ahead
     whole = np.trapezoid(expected, grid)
     if whole < 1e-3:
         return
