@@ -10,12 +10,12 @@ from typing import Any
 from andes_jax.clock import Clock
 from andes_jax.engine.door import SHUTTING_DOWN, State, check_open
 from andes_jax.engine.inbox import Inbox
-from andes_jax.engine.pipeline import Pipeline
 from andes_jax.engine.recovery import EngineFailed, Recovery
 from andes_jax.engine.replies import EventBatch, Reply
 from andes_jax.engine.statistics import Counters, EngineStatistics, Limits, snapshot
 from andes_jax.events import EventSink, TokenEvent
 from andes_jax.request import FinishReason, Request
+from andes_jax.scheduling.pipeline import Pipeline
 from andes_jax.scheduling.plan import Runner
 from andes_jax.scheduling.scheduler import Advance, Scheduler
 from andes_jax.text.token_table import TokenTable

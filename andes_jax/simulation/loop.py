@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from andes_jax.clock import VirtualClock
 from andes_jax.request import FinishReason, Refusal, Request
-from andes_jax.scheduling.plan import StepPlan
+from andes_jax.scheduling.pipeline import Pipeline
 from andes_jax.scheduling.scheduler import Advance, Scheduler
 from andes_jax.scheduling.step_time import StepTimes
 from andes_jax.simulation.agenda import Agenda
@@ -19,7 +18,6 @@ from andes_jax.simulation.runner import SimulatedRunner
 from andes_jax.workload.arrival import Arrival
 from andes_jax.workload.outcome import Outcome
 
-STEPS_AHEAD = 2  # as in the engine
 LONGEST_LEAP = 4096  # steps
 SHORTEST_LEAP = 2  # steps
 LONGEST_DROUGHT = 20_000  # steps without a token, after which nothing is believed to come any more
@@ -65,8 +63,7 @@ class Simulation:
         self._live: dict[str, Record] = {}  # by request id
         self._agenda = Agenda(self._records)
         self._runner = SimulatedRunner(clock, times, [arrival.output_tokens for arrival in arrivals])
-        self._in_flight: deque[float] = deque()  # when each step in flight was dispatched
-        self._free_s = 0.0  # when the last result was collected, as the engine has it
+        self._pipeline = Pipeline(self._runner, clock)
         self._last_token = 0  # the number of steps when the last token came
         self.steps = 0
         self.leaps = 0  # stretches of steps taken in as one event
@@ -116,22 +113,16 @@ class Simulation:
         plan = self._scheduler.plan(self._clock.now())
         if plan.slices:
             self._clock.advance(self._host_s)
-            self._dispatch(plan)
-            if len(self._in_flight) < STEPS_AHEAD:
+            self._pipeline.dispatch(plan)
+            if not self._pipeline.full:
                 return
-        elif not self._in_flight:
+        elif not self._pipeline:
             raise SimulationStuck(self._stuck("nothing can be planned"))
         self._collect()
 
-    def _dispatch(self, plan: StepPlan) -> None:
-        self._in_flight.append(self._clock.now())
-        self._runner.dispatch(plan)
-
     def _collect(self) -> None:
-        began = max(self._in_flight.popleft(), self._free_s)
-        result = self._runner.collect()
-        now = self._free_s = self._clock.now()
-        advances = self._scheduler.commit(result, now, now - began)
+        result, now, step_s = self._pipeline.collect()
+        advances = self._scheduler.commit(result, now, step_s)
         self.steps += 1
         if advances:
             self._last_token = self.steps
@@ -152,7 +143,7 @@ class Simulation:
         """Take in as many steps as go by without a decision; False: there are none, and nothing has been done."""
         scheduler, clock = self._scheduler, self._clock
         now = clock.now()
-        if len(self._in_flight) != 1:
+        if len(self._pipeline) != 1:
             return False
         # One less, for a step is planned before the one before it is committed.
         quiet = min(scheduler.quiet_steps(now), LONGEST_LEAP) - 1
@@ -178,14 +169,15 @@ class Simulation:
         scheduler.leap(ends)
         for sequence in scheduler.roster.running:
             live[sequence.id].tokens(ends)
-        self._free_s = float(ends[-1])
-        self._runner.occupy(self._free_s, float(seconds[:count].sum()))
-        clock.advance_to(self._free_s)
+        ended_s = float(ends[-1])
+        self._runner.occupy(ended_s, float(seconds[:count].sum()))
+        self._pipeline.skip_to(ended_s)
+        clock.advance_to(ended_s)
         self.steps += count
         self._last_token = self.steps
         self.leaps += 1
         # This step was planned while the one before it ran.
-        self._dispatch(scheduler.plan(float(ends[-2])))
+        self._pipeline.dispatch(scheduler.plan(float(ends[-2])))
         return True
 
     def _stuck(self, what: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import andes_jax.engine.pipeline
+import andes_jax.engine.loop
+from andes_jax.scheduling.plan import StepPlan
 from andes_jax.simulation import loop
 from andes_jax.simulation.loop import SimulationStuck
 from tests.simulations import LinearTimes, arrive, exact_request_of, simulation
@@ -15,7 +16,7 @@ def times(outcome) -> list[float]:
 
 
 def test_steps_run_ahead_as_in_the_engine():
-    assert loop.STEPS_AHEAD == andes_jax.engine.pipeline.STEPS_AHEAD
+    assert loop.Pipeline is andes_jax.engine.loop.Pipeline
 
 
 def test_a_lone_reply_gets_a_token_a_step():
@@ -83,7 +84,7 @@ def test_pages_in_use_are_integrated():
 
 def test_work_without_a_plan_is_a_defect_that_is_told(monkeypatch):
     run = simulation([arrive(0.0)])
-    monkeypatch.setattr(run._scheduler, "plan", lambda now: loop.StepPlan(0))
+    monkeypatch.setattr(run._scheduler, "plan", lambda now: StepPlan(0))
     with pytest.raises(SimulationStuck, match="nothing can be planned at 0.000 s under fcfs: 0 run, 1 live"):
         run.run()
 

@@ -53,6 +53,11 @@ class Pipeline:
         self._free_s = ended_s
         return result, ended_s, seconds
 
+    def skip_to(self, ended_s: float) -> None:
+        """Steps went by on the device that were not given to it here, with none in flight; the last ended then."""
+        assert not self._steps
+        self._free_s = ended_s
+
     def clear(self) -> None:
         """The steps on the device bring nothing any more."""
         self._steps.clear()

@@ -1,4 +1,4 @@
-"""andes_jax.engine.pipeline: one step ahead, and the device's own time for each."""
+"""andes_jax.scheduling.pipeline: one step ahead, and the device's own time for each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from andes_jax.clock import VirtualClock
-from andes_jax.engine.pipeline import Pipeline
+from andes_jax.scheduling.pipeline import Pipeline
 from andes_jax.scheduling.plan import StepPlan, StepResult
 
 
@@ -58,3 +58,17 @@ def test_another_steps_result_is_an_error_and_clearing_forgets_it():
         pipeline.collect()
     pipeline.clear()
     assert len(pipeline) == 0
+
+
+def test_steps_that_went_by_elsewhere_count_as_the_devices_time():
+    clock = VirtualClock()
+    runner = TimedRunner(clock)
+    pipeline = Pipeline(runner, clock)
+    pipeline.dispatch(StepPlan(1))
+    with pytest.raises(AssertionError):
+        pipeline.skip_to(5.0)
+    pipeline.collect()
+    runner.free_s = 7.0
+    pipeline.skip_to(7.0)
+    pipeline.dispatch(StepPlan(2))
+    assert pipeline.collect()[1:] == (9.0, 2.0)
