@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from andes_jax.scheduling.ledger import Columns
-from andes_jax.scheduling.policies.base import NOBODY, Moment
+from andes_jax.scheduling.policies.base import NOBODY, Moment, TierBlind
 from andes_jax.scheduling.priority import best_first
-from andes_jax.scheduling.sequence import Sequence
 
 HORIZON_S = 10.0
 STEPS = 10
@@ -21,13 +20,12 @@ STICKINESS = 0.1
 NO_READER_PACE_S = 0.2  # where nobody reads along, somebody at 5 tokens per second is imagined
 
 
-class AndesPaper:
+class AndesPaper(TierBlind):
     """Every tier alike."""
 
     name = "andes_paper"
     look_s = 0.0
     preempts = True
-    spends = False
 
     def admit_order(self, waiting: Columns, moment: Moment, limit: int | None = None) -> np.ndarray:
         return best_first(self._ratio(waiting, moment), waiting.order, limit)
@@ -35,18 +33,12 @@ class AndesPaper:
     def keep_order(self, running: Columns, moment: Moment) -> np.ndarray:
         return best_first(self._ratio(running, moment), running.order)
 
-    def overtakes(self, waiting: Sequence, other: Sequence, now: float) -> bool:
-        return False
-
     def victims(self, waiting: Columns, running: Columns, moment: Moment) -> np.ndarray:
         if moment.step % STEPS or not self._pressed(running, moment):
             return NOBODY
         ratio = (1.0 + STICKINESS) * self._ratio(running, moment)
         worse = np.flatnonzero(ratio < self._ratio(waiting, moment)[0])
         return worse[np.lexsort((-running.order[worse], ratio[worse]))]
-
-    def takes_pages(self, needy: Sequence, running: Sequence) -> bool:
-        return True
 
     def explain(self, columns: Columns, moment: Moment) -> dict[str, np.ndarray]:
         return {"gain_per_token": self._ratio(columns, moment)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -57,3 +58,21 @@ class Policy(Protocol):
 
 
 NOBODY = np.zeros(0, dtype=np.int64)
+
+
+class TierBlind:
+    """What policies have in common that treat every tier alike, until they say otherwise: nobody who runs is disturbed,
+    and nobody is let past another."""
+
+    look_s = math.inf
+    preempts = False
+    spends = False
+
+    def overtakes(self, waiting: Sequence, other: Sequence, now: float) -> bool:
+        return False
+
+    def victims(self, waiting: Columns, running: Columns, moment: Moment) -> np.ndarray:
+        return NOBODY
+
+    def takes_pages(self, needy: Sequence, running: Sequence) -> bool:
+        return True

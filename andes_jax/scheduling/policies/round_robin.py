@@ -5,19 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from andes_jax.scheduling.ledger import Columns
-from andes_jax.scheduling.policies.base import Moment
+from andes_jax.scheduling.policies.base import Moment, TierBlind
 from andes_jax.scheduling.priority import best_first
-from andes_jax.scheduling.sequence import Sequence
 
 TURN_S = 2.0
 
 
-class RoundRobin:
+class RoundRobin(TierBlind):
     """Every tier alike; a turn lasts `turn_s` seconds at least."""
 
     name = "round_robin"
     preempts = True
-    spends = False
 
     def __init__(self, turn_s: float = TURN_S) -> None:
         self._turn_s = turn_s
@@ -29,15 +27,9 @@ class RoundRobin:
     def keep_order(self, running: Columns, moment: Moment) -> np.ndarray:
         return np.lexsort((running.order, -running.held_s))
 
-    def overtakes(self, waiting: Sequence, other: Sequence, now: float) -> bool:
-        return False
-
     def victims(self, waiting: Columns, running: Columns, moment: Moment) -> np.ndarray:
         ended = np.flatnonzero(moment.now - running.held_s >= self._turn_s)
         return ended[np.lexsort((running.order[ended], running.held_s[ended]))]
-
-    def takes_pages(self, needy: Sequence, running: Sequence) -> bool:
-        return True
 
     def explain(self, columns: Columns, moment: Moment) -> dict[str, np.ndarray]:
         return {"waited_s": np.maximum(moment.now - columns.queued_s, 0.0)}
