@@ -9,7 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from andes_jax.commands.study import console, own_demand, progress_bar
+from andes_jax.commands.progress import progress_bar
+from andes_jax.commands.study import console, own_demand
 from andes_jax.simulation.contender import Contender
 from andes_jax.simulation.report import TARGET_QOE, Point, points, sustained, tiers_of, write_csv
 from andes_jax.simulation.sweep import Cell, Result, Study, cells, runs

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from andes_jax.commands.study import console, own_demand, progress_bar, takes_study
+from andes_jax.commands.progress import progress_bar
+from andes_jax.commands.study import console, own_demand, takes_study
 
 if TYPE_CHECKING:
     from andes_jax.simulation.sweep import Study

@@ -28,8 +28,9 @@ def progress_line(*, quiet_in_logs: bool = False) -> Iterator[Callable[[str], No
 
 
 @contextmanager
-def progress_bar(words: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Yield a function that is told what has just been done, of `total` things; a bar on a terminal, else nothing."""
+def progress_bar(words: str, total: int | None) -> Iterator[Callable[[str], None]]:
+    """Yield a function that is told what has just been done, of `total` things where
+    that is known; a bar on a terminal, else nothing."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

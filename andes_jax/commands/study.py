@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
     from andes_jax.simulation.sweep import Study
@@ -206,17 +204,3 @@ def console() -> Console:
     """Where tables go; wide enough for them where it is no terminal."""
     made = Console(highlight=False)
     return made if made.is_terminal else Console(highlight=False, width=max(made.width, WIDTH))
-
-
-@contextmanager
-def progress_bar(words: str, total: int | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that is told of each run done; on a terminal a bar on stderr, elsewhere nothing."""
-    shown = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal) as progress:
-        task = progress.add_task(words, total=total)
-
-        def tell(what: str) -> None:
-            progress.update(task, advance=1, description=what)
-
-        yield tell
