@@ -12,14 +12,6 @@ from andes_jax.simulation.contender import parse_contenders
 
 
 @pytest.fixture
-def trace(tmp_path):
-    path = tmp_path / "trace.csv"
-    rows = [f"{index * 0.5},{100 + 7 * index},{20 + index}" for index in range(40)]
-    path.write_text("arrived_s,prompt_tokens,output_tokens\n" + "\n".join(rows) + "\n")
-    return path
-
-
-@pytest.fixture
 def shown(trace, tmp_path, capsys):
     """What a comparison prints; its files are in tmp_path."""
 

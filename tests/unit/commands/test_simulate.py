@@ -12,14 +12,6 @@ from andes_jax.commands.simulate import MOST_RATES, parse_rates
 from andes_jax.failure import UsageError
 
 
-@pytest.fixture
-def trace(tmp_path):
-    path = tmp_path / "trace.csv"
-    rows = [f"{index * 0.5},{100 + 7 * index},{20 + index}" for index in range(40)]
-    path.write_text("arrived_s,prompt_tokens,output_tokens\n" + "\n".join(rows) + "\n")
-    return path
-
-
 def simulate(*arguments):
     result = CliRunner().invoke(app, ["simulate", "--processes", "1", *map(str, arguments)], env={"COLUMNS": "200"})
     if result.exception is not None and not isinstance(result.exception, SystemExit):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from andes_jax.clock import WallClock
 from andes_jax.engine import Engine
+from andes_jax.events import EventSink, TokenEvent
+from andes_jax.request import Request
+from andes_jax.scheduling.plan import StepResult
 from tests.fakes import Inbox, Rig, letters
 
 
@@ -20,6 +24,30 @@ class Served:
         self.pool = self.rig.pool
         self.inbox = Inbox()
         self.engine = Engine(self.rig.scheduler, self.runner, letters(), WallClock(), max_waiting=max_waiting)
+
+    def when_collected(self, number: int, what: Callable[[], None]) -> None:
+        """Have something done when the runner gives the result of that step."""
+        collect = self.runner.collect
+
+        def collected() -> StepResult:
+            result = collect()
+            if result.number == number:
+                what()
+            return result
+
+        self.runner.collect = collected
+
+    def used_again(self, request: Request) -> tuple[EventSink, threading.Event]:
+        """A sink that asks for the request once more, at the inbox, when it has ended; and when that has happened."""
+        again = threading.Event()
+
+        def sink(events: Sequence[TokenEvent]) -> None:
+            self.inbox(events)
+            if events[-1].finish is not None and not again.is_set():
+                again.set()
+                self.engine.submit(request, self.inbox)
+
+        return sink, again
 
     def assert_at_rest(self) -> None:
         statistics = self.engine.statistics()

@@ -107,25 +107,12 @@ def test_cancelling_in_any_state_ends_with_one_event(serve, at):
 
 def test_an_id_can_be_used_again_and_an_old_cancel_does_not_reach_it(serve):
     served = serve()
-    again, request = threading.Event(), make_request("a", [1], 3)
-    collect = served.runner.collect
-
-    def cancelled_too_late():
-        result = collect()
-        if result.number == 3:
-            served.engine.cancel("a")
-        return result
-
-    def sink(events):
-        served.inbox(events)
-        if events[-1].finish is not None and not again.is_set():
-            again.set()
-            served.engine.submit(request, served.inbox)
-
+    request = make_request("a", [1], 3)
+    sink, again = served.used_again(request)
     served.engine.submit(request, sink)
     with pytest.raises(Refusal, match="in use"):
         served.engine.submit(request, sink)
-    served.runner.collect = cancelled_too_late
+    served.when_collected(3, lambda: served.engine.cancel("a"))
     served.engine.start()
     assert again.wait(20) and served.engine.stop(20)
     assert served.inbox.finishes("a") == [LENGTH, LENGTH]

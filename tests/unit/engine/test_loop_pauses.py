@@ -126,22 +126,9 @@ def test_the_last_wish_counts(serve):
 def test_a_pause_is_forgotten_with_its_request(serve):
     """An id used again does not begin paused because of what was wished for the one before."""
     served = serve()
-    again, request = threading.Event(), make_request("a", [1], 3)
-    collect = served.runner.collect
-
-    def paused_too_late():
-        result = collect()
-        if result.number == 3:
-            served.engine.pause("a")
-        return result
-
-    def sink(events):
-        served.inbox(events)
-        if events[-1].finish is not None and not again.is_set():
-            again.set()
-            served.engine.submit(request, served.inbox)
-
-    served.runner.collect = paused_too_late
+    request = make_request("a", [1], 3)
+    sink, again = served.used_again(request)
+    served.when_collected(3, lambda: served.engine.pause("a"))
     served.engine.submit(request, sink)
     served.engine.start()
     assert again.wait(20) and served.engine.stop(5)
