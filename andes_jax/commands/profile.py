@@ -41,7 +41,7 @@ def profile(
     """Measure how long steps of MODEL take on this machine, and write a profile that simulations can use.
 
     The model is loaded as serve loads it, with the same settings. Steps of known work are timed on the device, then
-    replies in the engine, which shares the machine with the device. It takes a minute or two; let nothing else run.
+    replies in the engine, which shares the machine with the device. It takes some minutes; let nothing else run.
 
     Examples:
 

@@ -5,7 +5,7 @@ with interactivity and resource in [0, 1] (cheaper work scores higher) and the w
 
 Interactivity is what serving the request now is worth for the work it takes, squeezed into [0, 1]:
 
-    worth / (worth + (work / TYPICAL_WORK) ** work_power),  worth = need * (span / (span + 2 * late)) ** relegation
+    worth / (worth + (work / TYPICAL_WORK) ** work_power),  worth = need * (span / (span + 2 * late)) ** relegate
 
 need rises from LEAST_NEED to 1 as the reader's slack falls from the horizon to nothing. A reply whose reading takes
 `span` seconds and that comes `late` has a quality of span / (span + 2 * late) (QoE v2, see qoe.py), whose slope is what
