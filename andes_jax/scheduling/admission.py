@@ -19,7 +19,7 @@ from andes_jax.scheduling.sequence import Sequence
 from andes_jax.scheduling.stowage import Stowage
 
 CANDIDATES = 32  # waiting sequences looked at in one plan
-ATTEMPTS = 4  # of those, how many may look for somebody to displace
+ATTEMPTS = 4  # of those, how many may look for pages that others would give up
 
 
 class Admitter:
@@ -144,15 +144,19 @@ class Admitter:
             if self._denied is not None and self._stands_behind_the_denied(sequence):
                 continue
             tokens = self._tokens_to_seat(sequence)
+            hit, missing = self._fit(sequence, tokens)
+            if missing > 0 and self._attempts == ATTEMPTS:
+                self._blocked = self._blocked or sequence
+                continue
             # One that could not be finished for certain waits for others of its kind to end, not for pages.
             if not self._guarantee.may_seat(sequence, self._paging.pages_for(tokens), self._roster.running):
                 self._denied = self._denied or sequence
                 continue
-            if self._admit(sequence, tokens):
+            if self._admit(sequence, tokens, hit, missing):
                 return sequence
             self._blocked = self._blocked or sequence
         self._journal.waiting_for("pages" if self._blocked is not None else "others" if self._denied else "nothing")
-        if self._blocked is None and self._roster.waiting:
+        if self._blocked is None and self._denied is None and self._roster.waiting:
             self._roster.changed = True
         return None
 
@@ -179,15 +183,17 @@ class Admitter:
         ranked = [waiting.members[place] for place in order]
         self._candidates = deque(claims + [s for s in ranked if s not in claims] if claims else ranked)
 
-    def _admit(self, sequence: Sequence, tokens: int) -> bool:
-        kept = self._stowage.holds_pages(sequence)
-        hit = ([], 0) if kept else self._paging.find(sequence)
-        missing = self._missing(sequence, hit[0], tokens)
+    def _fit(self, sequence: Sequence, tokens: int) -> tuple[tuple[list[int], int], int]:
+        """Cached pages that the sequence may share, and how many pages are short of seating it."""
+        hit = ([], 0) if self._stowage.holds_pages(sequence) else self._paging.find(sequence)
+        return hit, self._missing(sequence, hit[0], tokens)
+
+    def _admit(self, sequence: Sequence, tokens: int, hit: tuple[list[int], int], missing: int) -> bool:
         if missing > 0:
             if not self._take_pages(sequence, missing):
                 return False
-            kept = self._stowage.holds_pages(sequence)
-            hit = ([], 0) if kept else self._paging.find(sequence)
+            hit, _ = self._fit(sequence, tokens)
+        kept = self._stowage.holds_pages(sequence)
         if kept:
             if not self._paging.extend(sequence, tokens):
                 return False
@@ -231,15 +237,16 @@ class Admitter:
 
     def _take_pages(self, sequence: Sequence, missing: int) -> bool:
         """Free `missing` pages of parked sequences, or by displacing others, all or nobody; False: not there yet."""
-        roster, pool = self._roster, self._paging.pool
+        self._attempts += 1
+        roster, pool, stowage = self._roster, self._paging.pool, self._stowage
         wanted = pool.available + missing
-        if self._stowage.parked and self._stowage.reclaim(wanted, keep=sequence):
+        given = stowage.reclaimable(keep=sequence)
+        alone = not roster.running and not roster.leaving
+        if (given >= missing or alone) and stowage.reclaim(wanted, keep=sequence):
             return True
-        missing = wanted - pool.available  # parked ones have given what they had, but for its own
-        coming = roster.leaving_pages()
+        coming = given + roster.leaving_pages()
         chosen: list[Sequence] = []
-        if self._policy.preempts and self._attempts < ATTEMPTS:
-            self._attempts += 1
+        if self._policy.preempts:
             for victim in self._victims(sequence):
                 if coming >= missing:
                     break
@@ -249,7 +256,7 @@ class Admitter:
             return False
         for victim in chosen:
             self._displace(victim, sequence)
-        if not roster.leaving and self._stowage.reclaim(wanted, keep=sequence):
+        if not roster.leaving and stowage.reclaim(wanted, keep=sequence):
             return True
         self._claims.append(sequence)
         return False

@@ -3,17 +3,20 @@
 priority = alpha * interactivity + beta * waited / allowed wait + gamma * predicted resource
 with interactivity and resource in [0, 1] (cheaper work scores higher) and the waiting term without upper bound.
 
-Interactivity is what serving the request now is worth for the work it takes, squeezed into [0, 1]:
+Interactivity is what serving the request now is worth for what it costs, squeezed into [0, 1]:
 
-    worth / (worth + (work / TYPICAL_WORK) ** work_power),  worth = need * (span / (span + 2 * late)) ** relegate
+    worth / (worth + (cost / TYPICAL_COST) ** work_power),  worth = need * (span / (span + 2 * late)) ** relegate
+    cost = work * (1 + mean context / slot_tokens),         slot_tokens = tokens of the cache / slots
 
 need rises from LEAST_NEED to 1 as the reader's slack falls from the horizon to nothing. A reply whose reading takes
 `span` seconds and that comes `late` has a quality of span / (span + 2 * late) (QoE v2, see qoe.py), whose slope is what
-each further second costs: those long late have little left to lose, and go after those who still have everything.
+each further second costs: those long late have little left to lose, and go after those who still have everything. A reply takes up a slot and,
+for as long, its context's share of the cache: of both the machine has so much, so both shares are what it costs.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +26,7 @@ from andes_jax.request import Tier
 from andes_jax.scheduling.ledger import Columns
 
 PREFILL_WORK = 0.1  # a prompt token is computed beside many others, so it costs about a tenth of one drawn alone
-TYPICAL_WORK = 64.0  # tokens; the interactivity of one with so much work and full need is 1/2
+TYPICAL_COST = 64.0  # tokens; the interactivity of one with such a cost and full need is 1/2
 LEAST_NEED = 0.02  # of a reader far ahead, and where nobody reads along
 
 
@@ -39,7 +42,7 @@ class Weights:
     horizon_s: float = 4.0  # a reader with more slack than this does not need anything yet
     ahead_s: float = 20.0  # a running reader with more slack may yield to an equal
     due_s: float = 1.5  # whose next token is due within this
-    work_power: float = 0.3  # how much cheap work is preferred: 1 is by gain for work, 0 not at all
+    work_power: float = 0.3  # how much what costs little is preferred: 1 is by gain for work, 0 not at all
     relegate: float = 4.0  # how much those who are late already are put off: 2 is by what is left to lose, 0 not at all
     worst_first: bool = False  # rank by need alone, which raises the worst quality rather than the mean
 
@@ -62,6 +65,11 @@ def work_of(columns: Columns) -> np.ndarray:
     return columns.remaining + PREFILL_WORK * columns.to_compute
 
 
+def cost_of(columns: Columns, slot_tokens: float) -> np.ndarray:
+    """What that work costs [n]: a share of the slots and, by its mean context, of the cache, as long as it lasts."""
+    return work_of(columns) * (1.0 + (columns.context + columns.remaining / 2) / slot_tokens)
+
+
 def need_of(slack_s: np.ndarray, horizon_s: float) -> np.ndarray:
     """How badly each reader needs the next token [n], in (0, 1]."""
     return np.clip(1.0 - slack_s / horizon_s, LEAST_NEED, 1.0)
@@ -75,16 +83,16 @@ def _left_to_lose(columns: Columns) -> np.ndarray:
     return span / (span + 2 * late)
 
 
-def terms(columns: Columns, now: float, weights: Weights, max_model_len: int) -> Terms:
-    """The formula's terms for every entry."""
-    work = work_of(columns)
+def terms(columns: Columns, now: float, weights: Weights, max_model_len: int, slot_tokens: float = math.inf) -> Terms:
+    """The formula's terms for every entry; `slot_tokens` as Moment has it."""
+    cost = cost_of(columns, slot_tokens)
     if weights.worst_first:
         interactivity = 1.0 / (1.0 + np.exp(np.clip(columns.slack_s / weights.horizon_s, -50.0, 50.0)))
     else:
         worth = need_of(columns.slack_s, weights.horizon_s) * _left_to_lose(columns) ** weights.relegate
-        interactivity = worth / (worth + (work / TYPICAL_WORK) ** weights.work_power)
+        interactivity = worth / (worth + (cost / TYPICAL_COST) ** weights.work_power)
     waited = np.maximum(now - columns.queued_s, 0.0) / np.asarray(weights.allowed_wait_s)[columns.tier]
-    resource = 1.0 - np.minimum(work / max_model_len, 1.0)
+    resource = 1.0 - np.minimum(cost / max_model_len, 1.0)
     return Terms(weights.alpha * interactivity, weights.beta * waited, weights.gamma * resource)
 
 

@@ -87,6 +87,7 @@ class Scheduler:
         self.steps: deque[PlannedStep] = deque()  # planned, not committed
         self._number = 0
         self._token_s = 0.0  # of the last step committed
+        self._slot_tokens = pool.total * limits.page_tokens / limits.max_sequences
         self.generated_tokens = 0
 
     @property
@@ -146,7 +147,8 @@ class Scheduler:
     def plan(self, now: float) -> StepPlan:
         """The next step. Without slices (nothing can or need be computed) it is no step: do not run or commit it."""
         self.journal.now = now
-        moment = Moment(now, self._number + 1, self.pool.live / self.pool.total, self._token_s)
+        used = self.pool.live / self.pool.total
+        moment = Moment(now, self._number + 1, used, self._token_s, self._slot_tokens)
         draft = self._draft(moment)
         while not draft.slices and not self.steps and self.roster.running and self._relief.force(moment):
             draft = self._draft(moment)

@@ -63,9 +63,10 @@ class Stowage:
                         break
         return pool.available >= pages
 
-    def reclaimable(self) -> int:
-        """Pages that parked sequences hold, about."""
-        return sum(self._paging.pool.exclusive(sequence.pages) for sequence in self._parked)
+    def reclaimable(self, keep: Sequence | None = None) -> int:
+        """Pages that parked sequences would give up, at least."""
+        exclusive = self._paging.pool.exclusive
+        return sum(exclusive(sequence.pages) for sequence in self._parked if sequence is not keep)
 
     def cost_s(self, sequence: Sequence) -> float:
         """Seconds of the machine's time that taking the sequence's pages will cost, the cheaper way."""

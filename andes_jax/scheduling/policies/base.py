@@ -18,6 +18,7 @@ class Moment(NamedTuple):
     step: int  # number of the step being planned
     used: float  # share of the pool's pages that sequences hold
     token_s: float  # seconds of a recent step, which is what a running reply waits for its next token
+    slot_tokens: float = math.inf  # of the cache, for each slot: with longer contexts, pages run short before slots
 
 
 class Policy(Protocol):

@@ -70,7 +70,7 @@ class ThreeTier:
         }
 
     def _terms(self, columns: Columns, moment: Moment) -> Terms:
-        return terms(columns, moment.now, self.weights, self._max_model_len)
+        return terms(columns, moment.now, self.weights, self._max_model_len, moment.slot_tokens)
 
     def _lifted(self, columns: Columns, now: float) -> np.ndarray:
         waited = np.maximum(now - columns.queued_s, 0.0)

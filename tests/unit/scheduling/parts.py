@@ -91,6 +91,6 @@ def columns(
     return Columns(tiers, *(np.broadcast_to(np.asarray(value, dtype=float), tiers.shape) for value in values))
 
 
-def at(now: float, *, step: int = 1, used: float = 0.0, token_s: float = 0.0) -> Moment:
-    """A moment at which the machine is idle unless told otherwise."""
-    return Moment(now, step, used, token_s)
+def at(now: float, *, step: int = 1, used: float = 0.0, token_s: float = 0.0, slot_tokens: float = inf) -> Moment:
+    """A moment at which the machine is idle, and memory no concern, unless told otherwise."""
+    return Moment(now, step, used, token_s, slot_tokens)

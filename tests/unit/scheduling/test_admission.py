@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from andes_jax.request import Tier
+from andes_jax.scheduling.admission import ATTEMPTS
 from tests.fakes import Rig, expected_ids, make_request
 
 REALTIME, STREAMING, BATCH = Tier
@@ -195,6 +196,36 @@ def test_what_parked_ones_gave_counts_towards_what_is_missing():
     rig.plan()
     assert "urgent" in rig.running()
     rig.commit()
+    rig.run()
+
+
+def test_who_rests_keeps_its_pages_while_they_would_not_be_enough_for_the_next_anyway():
+    rig = Rig(policy="three_tier", slots=3, pages=17, page_tokens=4, prefix=False, step_tokens=64, prefill_chunk=64)
+    rig.add(make_request("runs", [1] * 24, 8, tier=REALTIME), make_request("rests", [2] * 16, 4, tier=REALTIME))
+    rig.step()
+    rig.scheduler.pause("rests", 0.0)
+    rig.step()
+    rig.add(make_request("large", [3] * 52, 4, tier=REALTIME))
+    rig.step()
+    rests = rig.scheduler.roster.live["rests"]
+    assert rig.running() == ["runs"] and rests.pages, "they and the free ones do not hold the large one"
+    while "large" not in rig.running():
+        rig.step()
+    assert not rests.pages, "now they did"
+    rig.scheduler.resume("rests", 0.0)
+    rig.run()
+
+
+def test_few_of_those_who_lack_pages_look_for_others_to_give_them(monkeypatch):
+    rig = Rig(policy="three_tier", slots=32, pages=9, page_tokens=4)
+    rig.add(make_request("runs", [1] * 20, 8, tier=REALTIME))
+    rig.step()
+    looks = []
+    victims = rig.scheduler.policy.victims
+    monkeypatch.setattr(rig.scheduler.policy, "victims", lambda *told: looks.append(1) or victims(*told))
+    rig.add(*[make_request(f"w{index}", [2] * 24, 4, tier=REALTIME) for index in range(20)])
+    rig.step()
+    assert rig.running() == ["runs"] and len(looks) == ATTEMPTS
     rig.run()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from andes_jax.request import Tier
-from andes_jax.scheduling.priority import Weights, best_first, lifted_tier, need_of, terms, work_of
+from andes_jax.scheduling.priority import Weights, best_first, cost_of, lifted_tier, need_of, terms, work_of
 from tests.unit.scheduling.parts import columns
 
 REALTIME, STREAMING, BATCH = Tier
@@ -61,6 +61,21 @@ def test_cheaper_work_scores_higher_and_all_work_counts_as_at_most_one():
 
 def test_prompt_tokens_count_a_tenth():
     assert work_of(columns([BATCH] * 2, remaining=[7, 7], to_compute=[0, 50])).tolist() == pytest.approx([7, 12])
+
+
+def test_a_cost_is_a_share_of_slots_and_of_the_cache_for_as_long_as_the_work_lasts():
+    """With 100 tokens of cache for each slot, a mean context of 300 takes the room of three beside its own slot."""
+    values = columns([BATCH] * 3, remaining=[20, 200, 20], to_compute=[0, 0, 50], context=[290, 200, 290])
+    assert cost_of(values, 100.0).tolist() == pytest.approx([20 * 4, 200 * 4, 25 * 4])
+    assert cost_of(values, inf).tolist() == pytest.approx([20, 200, 25]), "where memory never runs short"
+
+
+def test_of_two_with_the_same_work_the_shorter_context_goes_first_where_memory_is_short():
+    short, long = (
+        terms(columns([REALTIME], remaining=50, context=context, slack_s=0.0), 0.0, WEIGHTS, 4096, 64.0)
+        for context in (50, 500)
+    )
+    assert short.interactivity[0] > long.interactivity[0] and short.resource[0] > long.resource[0]
 
 
 def test_clocks_that_disagree_do_not_make_waits_negative():

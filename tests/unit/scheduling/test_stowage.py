@@ -35,6 +35,7 @@ def test_parked_pages_are_taken_only_as_far_as_needed_the_least_urgent_first():
 def test_the_one_that_asks_keeps_its_own():
     owner = parts(pages=5, slots=3)
     asks, other = owner.parked("asks", BATCH, prompt=8), owner.parked("other", REALTIME, prompt=4)
+    assert owner.stowage.reclaimable() == 3 and owner.stowage.reclaimable(keep=asks) == 1
     assert owner.stowage.reclaim(2, keep=asks)
     assert asks.pages and not other.pages
     assert not owner.stowage.reclaim(3, keep=asks) and asks.pages
