@@ -51,7 +51,7 @@ class Draft:
             sequences.append(sequence)
             context += known
         self.decodes = len(self.slices)
-        self.context = context
+        self.context += context
         return behind
 
     def prefill(self, sequence: Sequence, limit: int) -> int:

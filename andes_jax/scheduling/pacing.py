@@ -11,7 +11,7 @@ from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.step_time import StepTimeModel, StepWork
 
 LEAST_TOKENS = 64  # a step always takes so many, or no prompt would ever be read on a slow machine
-AIM_SHARE = 0.1  # of the aim for a first token: what a step with batch prompts may last, as somebody may come any time
+AIM_SHARE = 0.05  # of the aim for a first token: what a step with batch prompts may last, as somebody may come any time
 
 
 class ChunkPacer:

@@ -10,8 +10,9 @@ Interactivity is what serving the request now is worth for what it costs, squeez
 
 need rises from LEAST_NEED to 1 as the reader's slack falls from the horizon to nothing. A reply whose reading takes
 `span` seconds and that comes `late` has a quality of span / (span + 2 * late) (QoE v2, see qoe.py), whose slope is what
-each further second costs: those long late have little left to lose, and go after those who still have everything. A reply takes up a slot and,
-for as long, its context's share of the cache: of both the machine has so much, so both shares are what it costs.
+each further second costs: those long late have little left to lose, and go after those who still have everything.
+A reply takes up a slot and, for as long, its context's share of the cache: the machine has so much of both, and both
+shares are what it costs.
 """
 
 from __future__ import annotations

@@ -15,12 +15,14 @@ from andes_jax.memory.host import HostPages
 from andes_jax.memory.pool import PagePool
 from andes_jax.memory.prefix import PrefixCache
 from andes_jax.prediction.lengths import LengthHistory, LengthPredictor
-from andes_jax.request import FinishReason, Refusal, Request, Tier
+from andes_jax.request import FinishReason, Refusal, Request
 from andes_jax.scheduling.admission import Admitter
 from andes_jax.scheduling.advance import Advance, Advancer
 from andes_jax.scheduling.budget import PreemptionBudget
 from andes_jax.scheduling.draft import Draft
+from andes_jax.scheduling.drafter import Drafter
 from andes_jax.scheduling.guarantee import Guarantee
+from andes_jax.scheduling.haste import Haste
 from andes_jax.scheduling.journal import Journal
 from andes_jax.scheduling.leap import Leaper
 from andes_jax.scheduling.learned_times import LearnedTimes
@@ -28,15 +30,13 @@ from andes_jax.scheduling.ledger import Ledger
 from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.pacing import ChunkPacer
 from andes_jax.scheduling.paging import Paging
-from andes_jax.scheduling.plan import Admission, Slice, StepPlan, StepResult
+from andes_jax.scheduling.plan import Slice, StepPlan, StepResult
 from andes_jax.scheduling.policies.base import Moment, Policy
 from andes_jax.scheduling.relief import Relief
-from andes_jax.scheduling.roster import Roster, rows_of
+from andes_jax.scheduling.roster import Roster
 from andes_jax.scheduling.sequence import Sequence, State
 from andes_jax.scheduling.step_time import StepTimeModel, StepWork
 from andes_jax.scheduling.stowage import Stowage
-
-READERS_EXPECTED_S = 10.0  # after the last one came, another is expected: steps are kept short for it
 
 
 class PlannedStep(NamedTuple):
@@ -81,7 +81,11 @@ class Scheduler:
         self.admitter = Admitter(
             self.roster, self.ledger, self.paging, self.stowage, policy, limits, budget, guarantee, self.journal
         )
-        self._pacer = ChunkPacer(self.times, limits)
+        self._haste = Haste(self.times, limits)
+        self._drafter = Drafter(
+            self.roster, self.ledger, self.admitter, self._relief, policy, ChunkPacer(self.times, limits), self._haste,
+            limits, self.times,
+        )  # fmt: skip
         self._advancer = Advancer(self.roster, self.paging)
         self._leaper = Leaper(self.roster, self.ledger, self.paging, self.admitter, guarantee)
         self.steps: deque[PlannedStep] = deque()  # planned, not committed
@@ -110,6 +114,7 @@ class Scheduler:
             raise refusal
         self.journal.now = request.arrived_s if now is None else now
         sequence = self.roster.add(request)
+        self._haste.expect(sequence)
         if request.sampling.max_tokens == 0 and not request.sampling.prompt_logprobs:
             self.roster.finish(sequence, FinishReason.LENGTH)
         return sequence
@@ -149,9 +154,10 @@ class Scheduler:
         self.journal.now = now
         used = self.pool.live / self.pool.total
         moment = Moment(now, self._number + 1, used, self._token_s, self._slot_tokens)
-        draft = self._draft(moment)
+        ahead = self.steps[-1].work if self.steps else None
+        draft = self._drafter.draft(moment, ahead)
         while not draft.slices and not self.steps and self.roster.running and self._relief.force(moment):
-            draft = self._draft(moment)
+            draft = self._drafter.draft(moment, ahead)
         why = self._explain(draft)
         if not draft.slices:
             return StepPlan(self._number, why=why)
@@ -163,59 +169,6 @@ class Scheduler:
         for sequence in draft.prefilled:
             self.paging.publish(sequence)
         return StepPlan(self._number, tuple(draft.slices), tuple(draft.admissions), saves, loads, why)
-
-    def _draft(self, moment: Moment) -> Draft:
-        running = self.roster.running
-        needy = [s for s in running if s.computed == s.capacity and s.computed < s.known and s.computed < s.goal]
-        if needy:
-            self._relief.serve(needy, moment)
-        admitter = self.admitter
-        admitter.begin(moment)
-        admitter.make_room()
-        draft = Draft()
-        prefills = draft.decode(running)
-        if not prefills and not admitter.looking:
-            return draft
-        if len(prefills) > 1:
-            columns = self.ledger.columns(rows_of(prefills), moment.now)
-            prefills = [prefills[index] for index in self.policy.keep_order(columns, moment).tolist()]
-        self._prefill(draft, prefills, moment)
-        return draft
-
-    def _prefill(self, draft: Draft, prefills: list[Sequence], moment: Moment) -> None:
-        """Spend the step's tokens on prompts: those begun, and those of newcomers that go before or after them."""
-        budget = self._prompt_tokens(draft, moment)
-        # Of all prompt tokens in the step; others' come first and leave batch prompts what is left of this.
-        expected = moment.now - self.roster.last_reader_s < READERS_EXPECTED_S
-        batch = self._pacer.batch_tokens(draft, budget) if expected and self.roster.has_batch else budget
-        for sequence in prefills:
-            while budget > 0 and (newcomer := self.admitter.next(sequence, batch=batch > 0)) is not None:
-                taken = self._start(newcomer, draft, batch if newcomer.tier is Tier.BATCH else budget)
-                budget, batch = budget - taken, batch - taken
-            limit = min(batch if sequence.tier is Tier.BATCH else budget, self.limits.prefill_chunk)
-            if limit > 0 and sequence.state is State.RUNNING:
-                taken = draft.prefill(sequence, limit)
-                budget, batch = budget - taken, batch - taken
-        while budget > 0 and (newcomer := self.admitter.next(batch=batch > 0)) is not None:
-            taken = self._start(newcomer, draft, batch if newcomer.tier is Tier.BATCH else budget)
-            budget, batch = budget - taken, batch - taken
-        if budget <= 0:
-            self.admitter.out_of_tokens()
-
-    def _prompt_tokens(self, draft: Draft, moment: Moment) -> int:
-        """Prompt tokens this step may hold."""
-        if not self.times.ready or not self.roster.running_per_tier[Tier.REALTIME]:
-            return self.limits.step_tokens - len(draft.slices)
-        columns = self.ledger.columns(self.roster.rows_running(), moment.now)
-        in_flight_s = self.times.seconds(self.steps[-1].work) if self.steps else 0.0
-        return self._pacer.tokens(draft, self._pacer.allowance_s(columns, in_flight_s), 0)
-
-    def _start(self, sequence: Sequence, draft: Draft, budget: int) -> int:
-        """Put a newly seated sequence into the plan; returns its tokens in it."""
-        assert sequence.slot is not None
-        request = sequence.request
-        draft.admissions.append(Admission(sequence.slot, request.sampling, request.prompt_ids, sequence.output_ids))
-        return draft.prefill(sequence, min(budget, self.limits.prefill_chunk))
 
     def _explain(self, draft: Draft) -> dict[str, object]:
         roster = self.roster

@@ -93,4 +93,5 @@ def test_histories_keep_the_machines_rules_and_reach_what_is_rare(denials):
     everywhere = sum(seen.values(), Counter())
     rare = {"kept", "saved", "loaded", "recomputed", "ended while stored", "denied a seat", "denied a page"}
     assert not rare - everywhere.keys(), seen
-    assert not {"saved", "recomputed", "yielded", "displaced by an equal's need"} - (+seen["three_tier"]).keys(), seen
+    own = {"saved", "recomputed", "yielded", "displaced by an equal's need", "left out in haste"}
+    assert not own - (+seen["three_tier"]).keys(), seen

@@ -16,6 +16,7 @@ from andes_jax.memory.pool import PagePool
 from andes_jax.memory.prefix import PrefixCache
 from andes_jax.prediction.lengths import LengthHistory
 from andes_jax.request import FinishReason, QoeTarget, Refusal, Tier
+from andes_jax.scheduling.haste import MOST_IN_A_ROW, SPARE_S
 from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.plan import StepPlan
 from andes_jax.scheduling.policies import SIMULATED_NAMES, Weights, create_policy
@@ -57,9 +58,8 @@ class SchedulerMachine(RuleBasedStateMachine):
             prefix = PrefixCache(page_tokens) if cached else None
             pool = PagePool(pages, prefix, reserve=reserve)
             chosen = create_policy(policy, max_model_len=MAX_LENGTH, weights=weights)
-            self.twins.append(
-                Scheduler(chosen, pool, prefix, self.limits, host_pages=host_pages, predictor=predictor())
-            )
+            one = Scheduler(chosen, pool, prefix, self.limits, host_pages=host_pages, predictor=predictor())
+            self.twins.append(one)
         self.scheduler = self.twins[0]
         self.pool = self.scheduler.pool
         self.runner = FakeRunner(pages, page_tokens, slots, host_pages=host_pages)
@@ -70,7 +70,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.scores: dict[str, tuple] = {}
         self.ended: dict[str, FinishReason] = {}
         self.dropped: set[str] = set()
-        self.losses: Counter[str] = Counter()
+        self.losses, self.in_a_row = Counter(), Counter()  # by id: places lost, and steps that passed it by in a row
         self.priorities = WaitingPriorities()
         self.drought = 0
 
@@ -167,12 +167,18 @@ class SchedulerMachine(RuleBasedStateMachine):
         planned = {part.slot for part in plan.slices}
         running = self.scheduler.roster.running
         assert plan.tokens <= self.limits.step_tokens
-        assert all(part.count <= self.limits.prefill_chunk for part in plan.slices)
+        assert max((part.count for part in plan.slices), default=0) <= self.limits.prefill_chunk
         assert plan.why["skipped"] == sum(sequence.slot not in planned for sequence in running)
         for sequence in running:
-            if sequence.slot not in planned and sequence.known - sequence.computed == 1 and sequence.generated > 0:
-                drawn_out, out_of_pages = sequence.computed >= sequence.goal, sequence.computed >= sequence.capacity
-                assert drawn_out or out_of_pages, f"{sequence.id} was skipped"
+            in_turn = sequence.slot in planned or sequence.computed >= min(sequence.goal, sequence.capacity)
+            if not in_turn and sequence.known == sequence.computed + 1 and sequence.generated > 0:
+                spare = sequence.tier is Tier.BATCH or self.scheduler.ledger.slack_s(sequence, self.now) > SPARE_S
+                self.in_a_row[sequence.id] += 1
+                in_haste = spare and self.scheduler.policy.skips and self.in_a_row[sequence.id] <= MOST_IN_A_ROW
+                assert in_haste, f"{sequence.id} was skipped"
+                SEEN["left out in haste"] += 1
+            elif sequence.slot in planned:
+                self.in_a_row[sequence.id] = 0
         SEEN["saved"] += len(plan.saves)
         SEEN["loaded"] += len(plan.loads)
         for victim, taker in plan.why["displaced"]:

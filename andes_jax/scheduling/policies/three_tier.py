@@ -22,6 +22,7 @@ class ThreeTier:
     name = "three_tier"
     look_s = 0.1
     preempts = True
+    skips = True
     spends = True
 
     def __init__(self, max_model_len: int, weights: Weights | None = None) -> None:

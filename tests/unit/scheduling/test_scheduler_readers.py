@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from andes_jax.request import FinishReason, QoeTarget, Tier
+from andes_jax.request import FinishReason, QoeTarget
 from andes_jax.scheduling.qoe import v2
 from tests.fakes import Rig, expected_ids, make_request
-from tests.unit.scheduling.parts import known_times
 
 
 def test_a_paused_request_rests_and_goes_on_where_it_was():
@@ -76,47 +75,6 @@ def test_step_times_are_learnt_from_steps_whose_length_is_known():
         rig.scheduler.commit(rig.runner.collect(), rig.now, step_s)
         assert plan.slices
     assert rig.scheduler.times.seen == 2 and rig.scheduler.times.ready
-
-
-def test_prompts_are_paced_so_that_realtime_readers_keep_up():
-    """At 1 ms a token a step of 200 prompt tokens would last two readers' paces."""
-    steps_s = []
-    for policy in ("three_tier", "fcfs"):
-        rig = Rig(
-            policy=policy, times=known_times(step=0.01, prefill=0.001), step_tokens=256, prefill_chunk=256, pages=200,
-            max_model_len=512,
-        )  # fmt: skip
-        rig.add(make_request("reader", [1], 40, tier=Tier.REALTIME, qoe=QoeTarget(0.1, 10.0)))
-        rig.plan()
-        rig.now += 0.05
-        rig.commit()
-        rig.add(make_request("long", [2] * 400, 2, tier=Tier.STREAMING))
-        while rig.scheduler.has_work and "long" in rig.scheduler.roster.live:
-            plan = rig.plan()
-            steps_s.append(0.01 + 0.001 * sum(part.count for part in plan.slices if part.count > 1))
-            rig.now += steps_s[-1]
-            rig.commit()
-        reader = rig.scheduler.roster.live["reader"]
-        assert rig.scheduler.ledger.slack_s(reader, rig.now) >= -1e-6, "never behind"
-        rig.run()
-    assert max(steps_s) <= 0.2 and max(steps_s) > 0.05
-
-
-def test_batch_prompts_leave_room_for_who_may_come():
-    """A tenth of 1 s, less the step's 10 ms, at 1 ms a token: for ten seconds after the last reader came."""
-    counts = {}
-    for waited_s in (9.0, 11.0):
-        rig = Rig(
-            policy="three_tier", times=known_times(step=0.01, prefill=0.001), step_tokens=256, prefill_chunk=256,
-            pages=200, max_model_len=512, realtime_aim_s=1.0,
-        )  # fmt: skip
-        rig.add(make_request("reader", [1], 1, tier=Tier.REALTIME, qoe=QoeTarget(1.0, 5.0)))
-        rig.run()
-        rig.now = waited_s
-        rig.add(make_request("batch", [2] * 200, 2, tier=Tier.BATCH, arrived_s=waited_s))
-        counts[waited_s] = rig.plan().tokens
-    assert 80 <= counts[9.0] <= 90
-    assert counts[11.0] == 200, "nobody is expected any more"
 
 
 def test_nobody_is_blamed_for_resting():

@@ -18,7 +18,7 @@ BLIND = [name for name in SIMULATED_NAMES if name != "three_tier"]
 @pytest.mark.parametrize("name", BLIND)
 def test_nobody_passes_another_and_pages_are_for_whoever_ranks_higher_whatever_the_tiers(name):
     policy = create_policy(name, max_model_len=100)
-    assert isinstance(policy, TierBlind) and not policy.spends
+    assert isinstance(policy, TierBlind) and not policy.spends and not policy.skips
     urgent = Sequence(make_request("urgent", [1], 5, tier=Tier.REALTIME), 2)
     other = Sequence(make_request("other", [1], 5, tier=Tier.BATCH), 1)
     assert not policy.overtakes(urgent, other, 1e6) and not policy.overtakes(other, urgent, 1e6)

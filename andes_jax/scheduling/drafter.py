@@ -1,0 +1,114 @@
+"""What goes into a step: a token for each running reply, and parts of prompts as far as tokens and readers allow."""
+
+from __future__ import annotations
+
+from andes_jax.request import Tier
+from andes_jax.scheduling.admission import Admitter
+from andes_jax.scheduling.draft import Draft
+from andes_jax.scheduling.haste import Haste
+from andes_jax.scheduling.ledger import Ledger
+from andes_jax.scheduling.limits import SchedulerLimits
+from andes_jax.scheduling.pacing import ChunkPacer
+from andes_jax.scheduling.plan import Admission
+from andes_jax.scheduling.policies.base import Moment, Policy
+from andes_jax.scheduling.relief import Relief
+from andes_jax.scheduling.roster import Roster, rows_of
+from andes_jax.scheduling.sequence import Sequence, State
+from andes_jax.scheduling.step_time import StepTimeModel, StepWork
+
+READERS_EXPECTED_S = 10.0  # after the last one came, another is expected: steps are kept short for it
+
+
+class Drafter:
+    """Serves who runs first, then those whose prompts are begun, and newcomers before or after these."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        ledger: Ledger,
+        admitter: Admitter,
+        relief: Relief,
+        policy: Policy,
+        pacer: ChunkPacer,
+        haste: Haste,
+        limits: SchedulerLimits,
+        times: StepTimeModel,
+    ) -> None:
+        self._roster = roster
+        self._ledger = ledger
+        self._admitter = admitter
+        self._relief = relief
+        self._policy = policy
+        self._pacer = pacer
+        self._haste = haste
+        self._limits = limits
+        self._times = times
+
+    def draft(self, moment: Moment, ahead: StepWork | None) -> Draft:
+        """The next step's content; a step with the work `ahead` is still to be done before it."""
+        running = self._roster.running
+        needy = [s for s in running if s.computed == s.capacity and s.computed < s.known and s.computed < s.goal]
+        if needy:
+            self._relief.serve(needy, moment)
+        admitter = self._admitter
+        admitter.begin(moment)
+        admitter.make_room()
+        draft = Draft()
+        in_flight_s = self._times.seconds(ahead) if ahead is not None and self._times.ready else 0.0
+        prefills, left_out = self._decode(draft, moment, in_flight_s)
+        if len(prefills) > 1:
+            columns = self._ledger.columns(rows_of(prefills), moment.now)
+            prefills = [prefills[index] for index in self._policy.keep_order(columns, moment).tolist()]
+        if prefills or admitter.looking:
+            self._prefill(draft, prefills, moment, in_flight_s)
+        if left_out and not draft.slices:  # who they were left out for could not start
+            draft.decode(left_out)
+        return draft
+
+    def _decode(self, draft: Draft, moment: Moment, in_flight_s: float) -> tuple[list[Sequence], list[Sequence]]:
+        """A token for each running reply; returns those whose prompts are begun, and those left out in haste."""
+        running = self._roster.running
+        if not self._policy.skips or not self._haste.expects(moment.now):
+            return draft.decode(running), []
+        slack_s = self._ledger.columns(self._roster.rows_running(), moment.now).slack_s
+        urgent, patient = self._haste.sort(running, slack_s)
+        prefills = draft.decode(urgent)
+        starting = self._admitter.looking and bool(self._roster.free_slots)
+        if patient and self._haste.leaves_out(draft, patient, moment.now, in_flight_s, starting=starting):
+            return prefills, patient
+        draft.decode(patient)
+        return prefills, []
+
+    def _prefill(self, draft: Draft, prefills: list[Sequence], moment: Moment, in_flight_s: float) -> None:
+        """Spend the step's tokens on prompts: those begun, and those of newcomers that go before or after them."""
+        budget = self._prompt_tokens(draft, moment, in_flight_s)
+        # Of all prompt tokens in the step; others' come first and leave batch prompts what is left of this.
+        expected = moment.now - self._roster.last_reader_s < READERS_EXPECTED_S
+        batch = self._pacer.batch_tokens(draft, budget) if expected and self._roster.has_batch else budget
+        for sequence in prefills:
+            while budget > 0 and (newcomer := self._admitter.next(sequence, batch=batch > 0)) is not None:
+                taken = self._start(newcomer, draft, batch if newcomer.tier is Tier.BATCH else budget)
+                budget, batch = budget - taken, batch - taken
+            limit = min(batch if sequence.tier is Tier.BATCH else budget, self._limits.prefill_chunk)
+            if limit > 0 and sequence.state is State.RUNNING:
+                taken = draft.prefill(sequence, limit)
+                budget, batch = budget - taken, batch - taken
+        while budget > 0 and (newcomer := self._admitter.next(batch=batch > 0)) is not None:
+            taken = self._start(newcomer, draft, batch if newcomer.tier is Tier.BATCH else budget)
+            budget, batch = budget - taken, batch - taken
+        if budget <= 0:
+            self._admitter.out_of_tokens()
+
+    def _prompt_tokens(self, draft: Draft, moment: Moment, in_flight_s: float) -> int:
+        """Prompt tokens this step may hold."""
+        if not self._times.ready or not self._roster.running_per_tier[Tier.REALTIME]:
+            return self._limits.step_tokens - len(draft.slices)
+        columns = self._ledger.columns(self._roster.rows_running(), moment.now)
+        return self._pacer.tokens(draft, self._pacer.allowance_s(columns, in_flight_s), 0)
+
+    def _start(self, sequence: Sequence, draft: Draft, budget: int) -> int:
+        """Put a newly seated sequence into the plan; returns its tokens in it."""
+        assert sequence.slot is not None
+        request = sequence.request
+        draft.admissions.append(Admission(sequence.slot, request.sampling, request.prompt_ids, sequence.output_ids))
+        return draft.prefill(sequence, min(budget, self._limits.prefill_chunk))

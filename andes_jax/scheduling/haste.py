@@ -1,0 +1,75 @@
+"""Which decodes a step leaves out so that somebody's first token comes in time: those that nobody waits for.
+
+They keep their slots and pages, and go on when the first token is out: what is put off costs the machine nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from andes_jax.request import Tier
+from andes_jax.scheduling.draft import Draft
+from andes_jax.scheduling.limits import SchedulerLimits
+from andes_jax.scheduling.sequence import Sequence, State
+from andes_jax.scheduling.step_time import StepTimeModel, StepWork
+
+SPARE_S = 4.0  # a reader with more slack does not notice that a few steps pass it by
+PATIENCE_S = 1.0  # after its arrival, a request that has no token yet is beyond haste
+MOST_IN_A_ROW = 8  # steps without those left out, so that they go on whatever comes
+
+
+class Haste:
+    """Knows the realtime requests that have no token yet."""
+
+    def __init__(self, times: StepTimeModel, limits: SchedulerLimits) -> None:
+        self._times = times
+        self._limits = limits
+        self._awaited: list[Sequence] = []
+        self._in_a_row = 0
+
+    def expect(self, sequence: Sequence) -> None:
+        """A request has come."""
+        if sequence.tier is Tier.REALTIME:
+            self._awaited.append(sequence)
+
+    def expects(self, now: float) -> bool:
+        """Whether somebody's first token is waited for."""
+        if self._awaited:
+            self._awaited = [each for each in self._awaited if self._awaits(each, now)]
+        return bool(self._awaited) and self._times.ready
+
+    @staticmethod
+    def _awaits(sequence: Sequence, now: float) -> bool:
+        if sequence.state is State.FINISHED or sequence.known > sequence.prompt_length:
+            return False
+        return now < sequence.request.arrived_s + PATIENCE_S
+
+    def sort(self, running: list[Sequence], slack_s: np.ndarray) -> tuple[list[Sequence], list[Sequence]]:
+        """Those whom a step must serve, and those it may leave out; `slack_s` [n] is aligned with `running`."""
+        urgent: list[Sequence] = []
+        patient: list[Sequence] = []
+        for sequence, slack in zip(running, slack_s.tolist(), strict=True):
+            decodes = sequence.computed + 1 == sequence.known and sequence.known > sequence.prompt_length
+            spare = decodes and (sequence.tier is Tier.BATCH or slack > SPARE_S)
+            (patient if spare else urgent).append(sequence)
+        return urgent, patient
+
+    def leaves_out(
+        self, draft: Draft, patient: list[Sequence], now: float, in_flight_s: float, *, starting: bool
+    ) -> bool:
+        """Whether a first token would come too late with the patient in each step until then.
+
+        Those without a slot count only when some may be `starting` in this step.
+        """
+        awaited = [each for each in self._awaited if starting or each.slot is not None]
+        tokens = sum(each.known - each.computed for each in awaited)
+        if not tokens or self._in_a_row == MOST_IN_A_ROW:
+            self._in_a_row = 0
+            return False
+        left_s = min(each.request.arrived_s for each in awaited) + self._limits.realtime_aim_s - now
+        most = self._limits.step_tokens
+        decodes, context = draft.decodes + len(patient), draft.context + sum(each.known for each in patient)
+        step_s = self._times.seconds(StepWork(decodes, context, ((min(tokens, most), 0),)))
+        late = in_flight_s + -(-tokens // most) * step_s > left_s
+        self._in_a_row = self._in_a_row + 1 if late else 0
+        return late
