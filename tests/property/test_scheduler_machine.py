@@ -164,8 +164,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert not plan.admissions and not plan.loads and not plan.saves
 
     def check_plan(self, plan: StepPlan, ran: set[str]) -> None:
-        planned = {part.slot for part in plan.slices}
-        running = self.scheduler.roster.running
+        planned, running = {part.slot for part in plan.slices}, self.scheduler.roster.running
         assert plan.tokens <= self.limits.step_tokens
         assert max((part.count for part in plan.slices), default=0) <= self.limits.prefill_chunk
         assert plan.why["skipped"] == sum(sequence.slot not in planned for sequence in running)
@@ -174,8 +173,8 @@ class SchedulerMachine(RuleBasedStateMachine):
             if not in_turn and sequence.known == sequence.computed + 1 and sequence.generated > 0:
                 spare = sequence.tier is Tier.BATCH or self.scheduler.ledger.slack_s(sequence, self.now) > SPARE_S
                 self.in_a_row[sequence.id] += 1
-                in_haste = spare and self.scheduler.policy.skips and self.in_a_row[sequence.id] <= MOST_IN_A_ROW
-                assert in_haste, f"{sequence.id} was skipped"
+                assert spare and self.scheduler.policy.skips, f"{sequence.id} was skipped"
+                assert self.in_a_row[sequence.id] <= MOST_IN_A_ROW, f"{sequence.id} was skipped"
                 SEEN["left out in haste"] += 1
             elif sequence.slot in planned:
                 self.in_a_row[sequence.id] = 0
