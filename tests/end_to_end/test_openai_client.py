@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -21,9 +22,15 @@ EXTRA = ("ignore_eos", "min_tokens", "top_k", "min_p", "repetition_penalty", "st
 
 @pytest.fixture(scope="module", params=["h1", "h2c"])
 def client(request, server):
-    http = httpx.Client(http1=request.param == "h1", http2=request.param == "h2c", timeout=120)
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="x", http_client=http, max_retries=0) as made:
+    with openai.OpenAI(
+        base_url=f"{server.url}/v1", api_key="x", http_client=http(request.param), max_retries=0
+    ) as made:
+        made.protocol = request.param
         yield made
+
+
+def http(protocol: str) -> httpx.Client:
+    return httpx.Client(http1=protocol == "h1", http2=protocol == "h2c", timeout=120)
 
 
 def call(client: openai.OpenAI, path: str, body: dict[str, Any]) -> Any:
@@ -43,10 +50,15 @@ def stream(client: openai.OpenAI, path: str, body: dict[str, Any]) -> Replies:
 
 
 def both(client: openai.OpenAI, *calls: tuple[str, dict[str, Any]]) -> list[Replies]:
-    """Make calls streamed and not, all at once; when both have said the same, what they said."""
-    with ThreadPoolExecutor(2 * len(calls)) as threads:
-        streams = [threads.submit(stream, client, *each) for each in calls]
-        wholes = [threads.submit(call, client, *each) for each in calls]
+    """Make calls streamed and not, all at once; when both have said the same, what they said.
+
+    Each has its own connection: threads that share one of httpcore's for HTTP/2 break it, whatever the server. One
+    connection with many streams is for the asynchronous client below.
+    """
+    with ExitStack() as opened, ThreadPoolExecutor(2 * len(calls)) as threads:
+        own = [client.copy(http_client=opened.enter_context(http(client.protocol))) for _ in range(2 * len(calls))]
+        streams = [threads.submit(stream, each, *words) for each, words in zip(own, calls, strict=False)]
+        wholes = [threads.submit(call, each, *words) for each, words in zip(own[len(calls) :], calls, strict=True)]
     replies = [gather([whole.result()]) for whole in wholes]
     for streamed, whole in zip((each.result() for each in streams), replies, strict=True):
         assert [text.encode() for text in streamed.texts] == [text.encode() for text in whole.texts]
