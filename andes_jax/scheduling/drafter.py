@@ -67,13 +67,12 @@ class Drafter:
 
     def _decode(self, draft: Draft, moment: Moment, in_flight_s: float) -> tuple[list[Sequence], list[Sequence]]:
         """A token for each running reply; returns those whose prompts are begun, and those left out in haste."""
-        running = self._roster.running
-        if not self._policy.skips or not self._haste.expects(moment.now):
-            return draft.decode(running), []
-        slack_s = self._ledger.columns(self._roster.rows_running(), moment.now).slack_s
-        urgent, patient = self._haste.sort(running, slack_s)
+        roster = self._roster
+        if not self._policy.skips or not roster.running_per_tier[Tier.BATCH] or not self._haste.expects(moment.now):
+            return draft.decode(roster.running), []
+        urgent, patient = self._haste.sort(roster.running)
         prefills = draft.decode(urgent)
-        starting = self._admitter.looking and bool(self._roster.free_slots)
+        starting = self._admitter.looking and bool(roster.free_slots)
         if patient and self._haste.leaves_out(draft, patient, moment.now, in_flight_s, starting=starting):
             return prefills, patient
         draft.decode(patient)

@@ -1,11 +1,10 @@
-"""Which decodes a step leaves out so that somebody's first token comes in time: those that nobody waits for.
+"""Whether a step leaves batch replies out so that somebody's first token comes in time.
 
-They keep their slots and pages, and go on when the first token is out: what is put off costs the machine nothing.
+They keep their slots and pages, and go on when the first token is out. Readers who are far ahead are not left out: they
+could spare it, but where memory is short, what they hold meanwhile costs others more than the time is worth.
 """
 
 from __future__ import annotations
-
-import numpy as np
 
 from andes_jax.request import Tier
 from andes_jax.scheduling.draft import Draft
@@ -13,7 +12,6 @@ from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.sequence import Sequence, State
 from andes_jax.scheduling.step_time import StepTimeModel, StepWork
 
-SPARE_S = 4.0  # a reader with more slack does not notice that a few steps pass it by
 PATIENCE_S = 1.0  # after its arrival, a request that has no token yet is beyond haste
 MOST_IN_A_ROW = 8  # steps without those left out, so that they go on whatever comes
 
@@ -44,14 +42,14 @@ class Haste:
             return False
         return now < sequence.request.arrived_s + PATIENCE_S
 
-    def sort(self, running: list[Sequence], slack_s: np.ndarray) -> tuple[list[Sequence], list[Sequence]]:
-        """Those whom a step must serve, and those it may leave out; `slack_s` [n] is aligned with `running`."""
+    @staticmethod
+    def sort(running: list[Sequence]) -> tuple[list[Sequence], list[Sequence]]:
+        """Those whom a step must serve, and those it may leave out."""
         urgent: list[Sequence] = []
         patient: list[Sequence] = []
-        for sequence, slack in zip(running, slack_s.tolist(), strict=True):
-            decodes = sequence.computed + 1 == sequence.known and sequence.known > sequence.prompt_length
-            spare = decodes and (sequence.tier is Tier.BATCH or slack > SPARE_S)
-            (patient if spare else urgent).append(sequence)
+        for sequence in running:
+            draws = sequence.computed + 1 == sequence.known and sequence.known > sequence.prompt_length
+            (patient if draws and sequence.tier is Tier.BATCH else urgent).append(sequence)
         return urgent, patient
 
     def leaves_out(
@@ -61,7 +59,9 @@ class Haste:
 
         Those without a slot count only when some may be `starting` in this step.
         """
-        awaited = [each for each in self._awaited if starting or each.slot is not None]
+        awaited = [
+            each for each in self._awaited if each.state is State.RUNNING or (starting and each.place is not None)
+        ]
         tokens = sum(each.known - each.computed for each in awaited)
         if not tokens or self._in_a_row == MOST_IN_A_ROW:
             self._in_a_row = 0

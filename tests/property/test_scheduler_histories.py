@@ -47,6 +47,10 @@ def happen(machine: SchedulerMachine, rng: random.Random) -> None:
         machine.commit()
     elif what < 0.76:
         machine.wait(rng.choice([0.1, 3.0, 70.0]))
+    elif what < 0.8:  # a reader comes while batch work draws
+        for tier, length in ((Tier.BATCH, 1), (Tier.REALTIME, 12)):
+            machine.arrive([tier], length, which, max_tokens=11, scored=False, stop_ids=(), reader=FAST)
+            machine.serve(5, ahead=True, seconds=0.05)
     elif what < 0.92 and machine.live():
         machine.pause_or_resume(which, rng.random() < 0.5)
     elif what < 0.96 and machine.live():

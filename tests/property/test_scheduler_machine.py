@@ -16,7 +16,7 @@ from andes_jax.memory.pool import PagePool
 from andes_jax.memory.prefix import PrefixCache
 from andes_jax.prediction.lengths import LengthHistory
 from andes_jax.request import FinishReason, QoeTarget, Refusal, Tier
-from andes_jax.scheduling.haste import MOST_IN_A_ROW, SPARE_S
+from andes_jax.scheduling.haste import MOST_IN_A_ROW
 from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.plan import StepPlan
 from andes_jax.scheduling.policies import SIMULATED_NAMES, Weights, create_policy
@@ -171,7 +171,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         for sequence in running:
             in_turn = sequence.slot in planned or sequence.computed >= min(sequence.goal, sequence.capacity)
             if not in_turn and sequence.known == sequence.computed + 1 and sequence.generated > 0:
-                spare = sequence.tier is Tier.BATCH or self.scheduler.ledger.slack_s(sequence, self.now) > SPARE_S
+                spare = sequence.tier is Tier.BATCH
                 self.in_a_row[sequence.id] += 1
                 assert spare and self.scheduler.policy.skips, f"{sequence.id} was skipped"
                 assert self.in_a_row[sequence.id] <= MOST_IN_A_ROW, f"{sequence.id} was skipped"
@@ -195,7 +195,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def commit(self):
         result = self.runner.collect()
         self.in_flight -= 1
-        advances, others = (scheduler.commit(result, self.now, 0.01) for scheduler in self.twins)
+        advances, others = (scheduler.commit(result, self.now, 0.3) for scheduler in self.twins)
         assert [one[1:] for one in advances] == [other[1:] for other in others]
         for advance in advances:
             request_id = advance.sequence.id

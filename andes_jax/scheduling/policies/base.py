@@ -30,7 +30,7 @@ class Policy(Protocol):
     name: str
     look_s: float
     preempts: bool  # whether `victims` may ever name one
-    skips: bool  # whether a step may leave out replies that nobody waits for, for somebody's first token
+    skips: bool  # whether a step may leave batch replies out for somebody's first token
     spends: bool  # whether preemptions of one's equals are held to the share of time that may be spent on them
 
     def admit_order(self, waiting: Columns, moment: Moment, limit: int | None = None) -> np.ndarray:

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from math import inf
-
-import numpy as np
 import pytest
 
 from andes_jax.request import FinishReason, Tier
 from andes_jax.scheduling.draft import Draft
-from andes_jax.scheduling.haste import MOST_IN_A_ROW, PATIENCE_S, SPARE_S, Haste
+from andes_jax.scheduling.haste import MOST_IN_A_ROW, PATIENCE_S, Haste
 from andes_jax.scheduling.learned_times import LearnedTimes
 from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.sequence import Sequence, State
@@ -49,14 +46,10 @@ def test_before_step_times_are_learnt_there_is_no_haste():
     assert not owner.expects(0.0)
 
 
-def test_batch_work_and_readers_far_ahead_are_patient_but_only_while_they_draw():
-    running = [
-        sequence(BATCH, generated=1), sequence(BATCH), sequence(generated=1), sequence(STREAMING, generated=5),
-        sequence(REALTIME, generated=5), sequence(REALTIME),
-    ]  # fmt: skip
-    slack_s = np.array([inf, inf, inf, SPARE_S + 0.1, SPARE_S, inf])
-    urgent, patient = Haste(TIMES, LIMITS).sort(running, slack_s)
-    assert patient == [running[0], running[2], running[3]] and urgent == [running[1], running[4], running[5]]
+def test_batch_work_is_patient_but_only_while_it_draws():
+    running = [sequence(BATCH, generated=1), sequence(BATCH), sequence(generated=1), sequence(STREAMING, generated=5)]
+    urgent, patient = Haste.sort(running)
+    assert patient == running[:1] and urgent == running[1:]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +69,7 @@ def test_whether_a_first_token_would_be_late(decodes, in_flight_s, prompt, leave
     owner = Haste(TIMES, LIMITS)
     if prompt:
         waits = sequence(prompt=prompt, arrived_s=1.0)
-        waits.slot = 0
+        waits.state = State.RUNNING
         owner.expect(waits)
     patient = [sequence(BATCH, prompt=0, generated=1)] * decodes
     for each in patient:
@@ -86,15 +79,21 @@ def test_whether_a_first_token_would_be_late(decodes, in_flight_s, prompt, leave
 
 def test_who_has_no_slot_counts_when_there_may_be_one():
     owner = Haste(TIMES, LIMITS)
-    owner.expect(sequence(prompt=100, arrived_s=0.0))
+    waits = sequence(prompt=100, arrived_s=0.0)
+    waits.place = 0
+    owner.expect(waits)
     patient = [sequence(BATCH, generated=1)]
     assert not owner.leaves_out(Draft(), patient, 0.19, 0.0, starting=False)
     assert owner.leaves_out(Draft(), patient, 0.19, 0.0, starting=True)
+    waits.place = None
+    assert not owner.leaves_out(Draft(), patient, 0.19, 0.0, starting=True), "it is paused"
 
 
 def test_those_left_out_get_a_step_now_and_then_whatever_comes():
     owner = Haste(TIMES, LIMITS)
-    owner.expect(sequence(prompt=100))
+    waits = sequence(prompt=100)
+    waits.state = State.RUNNING
+    owner.expect(waits)
     told = [owner.leaves_out(Draft(), [sequence(BATCH, generated=1)], 9.0, 0.0, starting=True) for _ in range(20)]
     assert told == ([True] * MOST_IN_A_ROW + [False]) * 2 + [True] * 2
 
