@@ -19,11 +19,17 @@ def report(error: Exception, arguments: Sequence[str]) -> int:
     """Tell the user about `error` on stderr; returns the exit code: 2 for wrong use, else 1."""
     if debug_requested() or _debug_level(arguments):
         traceback.print_exception(error)
-    message = " ".join(str(error).split()) or type(error).__name__
+    message = " ".join(_words(error).split()) or type(error).__name__
     if not explains_itself(error):
         message = f"unexpected {type(error).__name__}: {message} (ANDES_DEBUG=1 shows where)"
     print(f"andes-jax: {message}", file=sys.stderr)
     return error.exit_code if isinstance(error, UserError) else 1
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def explains_itself(error: Exception) -> bool:

@@ -74,11 +74,6 @@ class LearnedTimes:
         """See StepTimes."""
         return sum(a * b for a, b in zip(self._seconds, features(work), strict=True))
 
-    def decode_seconds(self, decodes: int, contexts: np.ndarray) -> np.ndarray:
-        """See StepTimes."""
-        fixed, each, position, *_ = self._seconds
-        return fixed + each * decodes + position * contexts
-
     def copy_seconds(self, pages: int) -> float:
         """Seconds that copying so many pages adds to steps."""
         return self._seconds[-1] * pages

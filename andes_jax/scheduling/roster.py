@@ -40,7 +40,6 @@ class Roster:
         self.allowed: frozenset[str] | None = None  # ids that may be admitted; None: all
         self.last_reader_s = -math.inf  # when the last request came that was not of the batch tier
         self.preemptions = 0
-        self.pauses = 0
         self.displaced: list[tuple[str, str]] = []  # (victim, for whom) since the last plan
         self.changed = True  # somebody has come, or a place has come free, since the last look at those who wait
 
@@ -129,7 +128,6 @@ class Roster:
         if sequence.paused:
             return
         sequence.paused = True
-        self.pauses += 1
         self._journal.note(sequence.id, "paused", tokens=sequence.generated)
         if self.allowed is not None:
             return  # on trial, nobody rests; afterwards all are sorted anew

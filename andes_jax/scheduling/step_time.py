@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
 
 class StepWork(NamedTuple):
     """What a step computes, in the terms its time depends on."""
@@ -21,10 +19,6 @@ class StepTimes(Protocol):
 
     def seconds(self, work: StepWork) -> float:
         """Seconds the step takes."""
-        ...
-
-    def decode_seconds(self, decodes: int, contexts: np.ndarray) -> np.ndarray:
-        """Seconds [k] of k steps of nothing but `decodes` decodes each, with these summed contexts [k]."""
         ...
 
 

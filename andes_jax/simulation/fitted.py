@@ -104,7 +104,7 @@ def read_profile_file(path: Path) -> ProfileFile:
 
 
 class FittedTimes:
-    """`StepTimes` of measured costs."""
+    """`MachineTimes` of measured costs."""
 
     def __init__(self, costs: Costs) -> None:
         self._ladder = Ladder(
@@ -139,7 +139,7 @@ class FittedTimes:
         return seconds
 
     def decode_seconds(self, decodes: int, contexts: np.ndarray) -> np.ndarray:
-        """See `StepTimes.decode_seconds`."""
+        """See `MachineTimes.decode_seconds`."""
         return self._decode_s[decodes] + np.asarray(contexts) * self._position_s[decodes]
 
 

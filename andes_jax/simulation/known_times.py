@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from andes_jax.scheduling.step_time import StepTimes, StepWork
 
 
@@ -23,9 +21,6 @@ class KnownTimes:
 
     def seconds(self, work: StepWork) -> float:
         return self._times.seconds(work)
-
-    def decode_seconds(self, decodes: int, contexts: np.ndarray) -> np.ndarray:
-        return self._times.decode_seconds(decodes, contexts)
 
     def copy_seconds(self, pages: int) -> float:
         return self._copy_page_s * pages

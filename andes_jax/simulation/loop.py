@@ -11,9 +11,9 @@ from andes_jax.clock import VirtualClock
 from andes_jax.request import FinishReason, Refusal, Request
 from andes_jax.scheduling.pipeline import Pipeline
 from andes_jax.scheduling.scheduler import Advance, Scheduler
-from andes_jax.scheduling.step_time import StepTimes
 from andes_jax.simulation.agenda import Agenda
 from andes_jax.simulation.journal import Record
+from andes_jax.simulation.profiles import MachineTimes
 from andes_jax.simulation.runner import SimulatedRunner
 from andes_jax.workload.arrival import Arrival
 from andes_jax.workload.outcome import Outcome
@@ -39,7 +39,7 @@ class Simulation:
         self,
         scheduler: Scheduler,
         clock: VirtualClock,
-        times: StepTimes,
+        times: MachineTimes,
         arrivals: Sequence[Arrival],
         request_of: Callable[[int, Arrival], Request],
         *,

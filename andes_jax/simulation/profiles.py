@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
+
+import numpy as np
 
 from andes_jax.failure import UsageError
 from andes_jax.scheduling.step_time import StepTimes
@@ -16,12 +19,20 @@ GPU_HOST_S = 1e-3  # the engine's Python takes about 10 µs a sequence and step 
 DEFAULT_MODEL = "llama-3-8b"
 
 
+class MachineTimes(StepTimes, Protocol):
+    """Step times of a machine, of one step or of many like it at once."""
+
+    def decode_seconds(self, decodes: int, contexts: np.ndarray) -> np.ndarray:
+        """Seconds [k] of k steps of nothing but `decodes` decodes each, with these summed contexts [k]."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """How fast a machine computes, and how much it holds."""
 
     name: str
-    times: StepTimes
+    times: MachineTimes
     kv_tokens: int  # whose keys and values fit the cache
     page_tokens: int
     max_sequences: int
@@ -50,11 +61,6 @@ def load_profile(name: str | Path, kv_tokens: int | None = None) -> Profile:
     if profile.pages < 1:
         raise UsageError(f"{profile.kv_tokens} tokens of cache hold no page of {profile.page_tokens}")
     return profile
-
-
-def profile_names() -> list[str]:
-    """Names of the profiles that need no file: those whose weights leave room for a cache."""
-    return [f"{chip}:{model}" for chip in CHIPS for model in MODELS if kv_capacity(CHIPS[chip], MODELS[model]) > 0]
 
 
 def _from_file(path: Path) -> Profile:

@@ -38,7 +38,7 @@ WORKSPACE_BYTES = 0.5e9  # of that, for activations
 
 
 class RooflineTimes:
-    """`StepTimes` of a model on a chip."""
+    """`MachineTimes` of a model on a chip."""
 
     def __init__(self, chip: Chip, model: ModelSize, page_tokens: int) -> None:
         bandwidth, compute = chip.bytes_per_s * BANDWIDTH, chip.operations_per_s * COMPUTE
@@ -69,7 +69,7 @@ class RooflineTimes:
         return step_s if step_s > copies_s else copies_s
 
     def decode_seconds(self, decodes: int, contexts: np.ndarray) -> np.ndarray:
-        """See `StepTimes.decode_seconds`."""
+        """See `MachineTimes.decode_seconds`."""
         linear_s = max(self._weights_s, decodes * (self._token_s + self._sequence_s))
         return np.asarray(contexts) * self._position_s + (linear_s + self._overhead_s)
 

@@ -179,6 +179,7 @@ def test_a_traceback_is_there_for_those_who_ask(tmp_path):
         (CommandError("no\nprompt"), 1, "andes-jax: no prompt"),
         (Refusal("too long", "context_length_exceeded"), 1, "andes-jax: too long"),
         (OSError(98, "Address already in use"), 1, "andes-jax: [Errno 98] Address already in use"),
+        (FileNotFoundError(2, "No such file or directory", "log"), 1, "andes-jax: log: No such file or directory"),
         (KeyError("x"), 1, "andes-jax: unexpected KeyError: 'x' (ANDES_DEBUG=1 shows where)"),
     ],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from andes_jax.scheduling.step_time import StepWork
 from andes_jax.simulation.known_times import KnownTimes
 from tests.simulations import LinearTimes
@@ -16,6 +14,4 @@ def test_it_knows_from_the_first_step_and_learns_nothing():
     assert known.ready and known.seconds(work) == times.seconds(work)
     known.observe(work, 99.0)
     assert known.seconds(work) == times.seconds(work)
-    contexts = np.array([3.0, 4.0])
-    assert np.array_equal(known.decode_seconds(2, contexts), times.decode_seconds(2, contexts))
     assert known.copy_seconds(3) == 1.5
