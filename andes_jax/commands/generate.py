@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import secrets
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,14 +94,18 @@ def stream_reply(engine: Engine, request: Request, write: Callable[[str], None])
     inbox: queue.SimpleQueue[Sequence[TokenEvent]] = queue.SimpleQueue()
     engine.submit(request, inbox.put)
     interrupted: BaseException | None = None
+    events: deque[TokenEvent] = deque()
     while True:
         try:
-            for event in inbox.get():
-                write(event.text)
-                if event.finish is not None:
-                    if interrupted is not None:
-                        raise interrupted
-                    return event
+            if not events:
+                events.extend(inbox.get())
+            event = events[0]  # taken out only when it is dealt with, as an interruption comes at any point
+            write(event.text)
+            if event.finish is not None:
+                if interrupted is not None:
+                    raise interrupted
+                return event
+            events.popleft()
         except (KeyboardInterrupt, BrokenPipeError) as error:
             if interrupted is not None:
                 raise

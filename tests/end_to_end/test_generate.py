@@ -16,7 +16,7 @@ def test_a_reply_ends_at_its_stop_text():
 
 
 def test_ctrl_c_ends_the_reply():
-    command = [*COMMAND, "Count from one to one thousand.", "--max-tokens", "450"]
+    command = [*COMMAND, "--raw", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,", "--max-tokens", "450"]  # it counts on
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.read(1) != b""

@@ -69,6 +69,23 @@ def test_an_interrupted_reply_is_cancelled_and_waited_for(interruption):
     assert engine.cancelled.is_set() and written == ["a"]
 
 
+def test_an_interruption_loses_nothing_of_what_came_at_once():
+    """The end came together with the text on which the reader left."""
+
+    class AtOnce(FakeEngine):
+        def submit(self, request, sink):
+            sink(
+                [TokenEvent("generate", 0.0, text=text) for text in "ab"]
+                + [TokenEvent("generate", 0.0, finish=self.finish)]
+            )
+
+    def write(text):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stream_reply(AtOnce([]), REQUEST, write)
+
+
 class Words:
     """A tokenizer of one token per word, and a chat template that names the roles."""
 
