@@ -10,9 +10,10 @@ OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 OLDEST_INSTALLED := $(OLDEST)/.installed
+GPU_CODEGEN := .venv-gpu-codegen
 ARGS ?=
 
-.PHONY: help install serve test check lint test-jax-oldest bench wheel-test docs format clean
+.PHONY: help install serve test test-kernels check lint test-jax-oldest check-gpu-codegen bench wheel-test docs format clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -49,6 +50,13 @@ test-jax-oldest: $(OLDEST_INSTALLED)  ## all tests on the oldest jax that is sup
 $(OLDEST_INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/find_python.sh
 	@scripts/install.sh $(OLDEST) jax==0.11.2 jaxlib==0.11.2
 
+test-kernels: install  ## all cases of the interpreted GPU kernels; make test runs a quarter of them
+	$(BIN)/python -m pytest -q -m "slow or not slow" tests/kernels
+
+check-gpu-codegen: install  ## compile the GPU kernels, without a GPU, and judge the code; in .venv-gpu-codegen (140 MB)
+	@scripts/gpu_codegen/install.sh $(GPU_CODEGEN) "$$($(BIN)/python -c 'import jax; print(jax.__version__)')"
+	@$(GPU_CODEGEN)/bin/python -m scripts.gpu_codegen $(ARGS)
+
 bench: install  ## measure speed; results go to tests/bench/results
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench $(ARGS)
 	$(BIN)/python -m tests.bench.host_time
@@ -57,5 +65,5 @@ wheel-test: install  ## build the wheel, install it elsewhere, start it from an 
 	@scripts/wheel_test.sh $(BIN)/python
 
 clean:  ## remove what the targets above made, the environments included
-	rm -rf $(VENV) $(OLDEST) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(OLDEST) $(GPU_CODEGEN) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache
 	find andes_jax kernels_pallas server tests -name __pycache__ -type d -prune -exec rm -rf {} +
