@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from functools import partial
 
 COMMAND = [sys.executable, "-m", "andes_jax.cli", "generate", "--temperature", "0", "--max-model-len", "512"]
 
@@ -17,7 +18,8 @@ def test_a_reply_ends_at_its_stop_text():
 
 def test_ctrl_c_ends_the_reply():
     command = [*COMMAND, "--raw", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,", "--max-tokens", "450"]  # it counts on
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    heed = partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # shells let background jobs ignore it
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.read(1) != b""
         process.send_signal(signal.SIGINT)
