@@ -17,7 +17,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels_pallas.paged_attention.mosaic.ampere_blocks import BlockReader, block_buffers, copy_and_wait, shared_tile
-from kernels_pallas.paged_attention.mosaic.common import MASKED, base2_scores, rescale, update
+from kernels_pallas.paged_attention.mosaic.common import base2_scores, empty_sums, rescale, update
 from kernels_pallas.paged_attention.mosaic.configs import DecodeConfig, PrefillConfig
 from kernels_pallas.paged_attention.options import AttentionOptions
 
@@ -48,6 +48,7 @@ def attend_blocks(
     mask: Callable[[jax.Array, jax.Array, Any], jax.Array],
 ) -> Sums:
     """The reader's blocks under an online softmax, float32; `mask(block, scores, layout)` hides what is not seen."""
+    rows, head_dim = query_tile.shape
     layouts = _Layouts.of(query_tile)
     copy_and_wait(queries, query_tile, blocks.barriers)
     blocks.begin()
@@ -62,7 +63,7 @@ def attend_blocks(
         mixed = _add_mixed(rescale(mixed, shrink), weights_tile, blocks.values(block), layouts)
         return mixed, highest, total
 
-    return lax.fori_loop(blocks.start, blocks.stop, turn, _empty_sums(query_tile, layouts))
+    return lax.fori_loop(blocks.start, blocks.stop, turn, empty_sums(rows, head_dim, layouts.sums))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +79,6 @@ class _Layouts:
         kinds = (plgpu.Layout.MMA_LHS, plgpu.Layout.MMA_RHS, plgpu.Layout.MMA_ACC)
         row_warps = min(WARPS, query_tile.shape[0] // MMA_ROWS)
         return _Layouts(*(kind(query_tile.dtype, m_warps=row_warps) for kind in kinds))
-
-
-def _empty_sums(query_tile: Any, layouts: _Layouts) -> Sums:
-    rows = query_tile.shape[0]
-    return (
-        plgpu.layout_cast(jnp.zeros(query_tile.shape, jnp.float32), layouts.sums),
-        plgpu.layout_cast(jnp.full((rows,), MASKED, jnp.float32), layouts.sums.reduce(1)),
-        plgpu.layout_cast(jnp.zeros((rows,), jnp.float32), layouts.sums.reduce(1)),
-    )
 
 
 def _scores(query_tile: Any, keys: Any, layouts: _Layouts) -> jax.Array:

@@ -19,9 +19,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jaxlib.mlir.dialects import nvvm
 
-from kernels_pallas.paged_attention.mosaic.common import is_run, padded_head_dim
+from kernels_pallas.paged_attention.mosaic.common import TILE_ROWS, copy_pages, padded_head_dim, page_ids
+from kernels_pallas.paged_attention.mosaic.common import shared_tile as swizzled_tile
 
-TILE_ROWS = 8  # rows of one swizzled tile of shared memory
 COPY_TILES = 4  # one cp.async transfer covers a multiple of so many tiles, one per warp
 NARROWEST_SWIZZLE = 32  # bytes
 BLOCK_STEP = 32  # tokens: what four warps of one tensor-core instruction each share out
@@ -38,11 +38,7 @@ def shared_tile(shape: tuple[int, ...], dtype: jnp.dtype, copy_rows: int | None 
         swizzle //= 2
         if swizzle < NARROWEST_SWIZZLE:
             raise ValueError(f"four warps cannot share a copy of {copy_rows} rows of {shape[-1]} {dtype}")
-    transforms: Any = (
-        plgpu.TilingTransform((TILE_ROWS, 8 * swizzle // bits)),  # type: ignore[abstract]
-        plgpu.SwizzleTransform(swizzle),  # type: ignore[abstract]
-    )
-    return plgpu.SMEM(shape, dtype, transforms=transforms)
+    return swizzled_tile(shape, dtype, swizzle)
 
 
 def block_buffers(pool: jax.Array, block_tokens: int, stages: int, *, interpreted: bool) -> dict[str, Any]:
@@ -118,12 +114,8 @@ class BlockReader:
         pl.when(jnp.logical_not(wanted))(lambda: self._skip(2 * self._pages, None))
 
     def _copy_block(self, block: jax.Array) -> None:
-        pages = [self.table[self.row, block * self._pages + index] for index in range(self._pages)]
-        if self._pages == 1:
-            return self._copy_run(block, pages[0])
-        run = is_run(pages)
-        pl.when(run)(lambda: self._copy_run(block, pages[0]))
-        pl.when(jnp.logical_not(run))(lambda: self._copy_pages(block, pages))
+        pages = page_ids(self.table, self.row, block, self._pages)
+        copy_pages(pages, lambda: self._copy_run(block, pages[0]), lambda: self._copy_pages(block, pages))
 
     def _copy_run(self, block: jax.Array, page: jax.Array) -> None:
         slot = self._slot(block)

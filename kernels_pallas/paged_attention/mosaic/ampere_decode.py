@@ -12,11 +12,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels_pallas.paged_attention.mosaic.ampere_attention import MMA_ROWS, attend_blocks, scratch
 from kernels_pallas.paged_attention.mosaic.ampere_blocks import BlockReader
-from kernels_pallas.paged_attention.mosaic.common import MASKED, decode_blocks, log_sum, normalised, store, visible
+from kernels_pallas.paged_attention.mosaic.common import (
+    decode_blocks,
+    launch,
+    log_sum,
+    mask,
+    normalised,
+    one_run_of_pages,
+    store,
+)
 from kernels_pallas.paged_attention.mosaic.configs import DecodeConfig
 from kernels_pallas.paged_attention.options import AttentionOptions
 
@@ -26,7 +33,6 @@ def decode(
     pool: jax.Array,  # [2, K, P, T, D] bfloat16 or float16
     table: jax.Array,  # [R, N] int32, N whole blocks
     length: jax.Array,  # [R] int32, keys seen; 0 for a row without output
-    sinks: jax.Array | None,  # not used: they are applied where splits are merged
     *,
     options: AttentionOptions,
     config: DecodeConfig,
@@ -38,26 +44,24 @@ def decode(
     [R, K, S, G] float32, zeros and -inf where a split holds no visible key. Raises ValueError for sizes that no tile
     fits.
     """
-    del sinks
     rows, kv_heads, group, head_dim = queries.shape
     page_tokens = pool.shape[3]
     if group > MMA_ROWS:
         raise ValueError(f"{group} query heads per key/value head; at most {MMA_ROWS}")
     padded = jnp.pad(queries.astype(pool.dtype), ((0, 0), (0, 0), (0, MMA_ROWS - group), (0, 0)))
-    lse_shape = (rows, kv_heads, config.splits, MMA_ROWS)
-    out, lse = plgpu.kernel(
+    shape = (rows, kv_heads, config.splits, MMA_ROWS)
+    out, lse = launch(
         partial(_program, options=options, splits=config.splits, page_tokens=page_tokens),
-        out_type=(
-            jax.ShapeDtypeStruct((*lse_shape, head_dim), jnp.float32),
-            jax.ShapeDtypeStruct(lse_shape, jnp.float32),
-        ),
-        grid=(rows, kv_heads, config.splits),
-        grid_names=("row", "head", "split"),
-        scratch_types=scratch(MMA_ROWS, pool, config, interpreted=interpret is not None),
-        compiler_params=plgpu.CompilerParams(approx_math=True),
-        kernel_name="paged_decode_ampere",
-        **({} if interpret is None else {"interpret": interpret}),
-    )(padded, pool.reshape(2, kv_heads, -1, head_dim), table, length)
+        padded,
+        one_run_of_pages(pool),
+        table,
+        length,
+        name="paged_decode_ampere",
+        shapes=((*shape, head_dim), shape),
+        grid={"row": rows, "head": kv_heads, "split": config.splits},
+        scratch=scratch(MMA_ROWS, pool, config, interpreted=interpret is not None),
+        interpret=interpret,
+    )
     return out[:, :, :, :group], lse[:, :, :, :group]
 
 
@@ -82,11 +86,10 @@ def _program(
     seen = length[row]
     start, stop = decode_blocks(seen, split, splits=splits, block_tokens=block_tokens, window=options.window)
 
-    def mask(block: jax.Array, scores: jax.Array, layout: Any) -> jax.Array:
-        keys = block * block_tokens + plgpu.broadcasted_iota(jnp.int32, scores.shape, 1, layout=layout)
-        return jnp.where(visible(keys, seen - 1, options.window), scores, MASKED)
+    def hide(block: jax.Array, scores: jax.Array, layout: Any) -> jax.Array:
+        return mask(scores, block, seen - 1, options.window, layout)
 
     blocks = BlockReader(pool, table, row, head, start, stop, page_tokens, buffers, barriers)
-    mixed, highest, total = attend_blocks(queries.at[row, head], blocks, query_tile, weights_tile, options, mask)
+    mixed, highest, total = attend_blocks(queries.at[row, head], blocks, query_tile, weights_tile, options, hide)
     store(out.at[row, head, split], normalised(mixed, total))
     store(lse.at[row, head, split], log_sum(highest, total))

@@ -13,11 +13,21 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels_pallas.paged_attention.mosaic.ampere_attention import attend_blocks, scratch
 from kernels_pallas.paged_attention.mosaic.ampere_blocks import BlockReader
-from kernels_pallas.paged_attention.mosaic.common import MASKED, log_sum, normalised, prefill_blocks, store, visible
+from kernels_pallas.paged_attention.mosaic.common import (
+    from_pairs,
+    launch,
+    log_sum,
+    mask,
+    normalised,
+    one_run_of_pages,
+    pair_positions,
+    prefill_blocks,
+    store,
+    to_pairs,
+)
 from kernels_pallas.paged_attention.mosaic.configs import PrefillConfig
 from kernels_pallas.paged_attention.options import AttentionOptions
 
@@ -38,26 +48,22 @@ def prefill(
     Returns attention [R, Q, K, G, D] float32 and the log2 of the sums of exp(score) [R, Q, K, G] float32. Entries at
     and past `count` mean nothing; attention there is finite. Raises ValueError for sizes that no tile fits.
     """
-    rows, tokens, kv_heads, group, head_dim = queries.shape
-    page_tokens = pool.shape[3]
-    pairs = queries.astype(pool.dtype).swapaxes(1, 2).reshape(rows, kv_heads, tokens * group, head_dim)
-    pairs = jnp.pad(pairs, ((0, 0), (0, 0), (0, -tokens * group % config.block_queries), (0, 0)))
-    out, lse = plgpu.kernel(
-        partial(_program, options=options, group=group, page_tokens=page_tokens),
-        out_type=(
-            jax.ShapeDtypeStruct(pairs.shape, jnp.float32),
-            jax.ShapeDtypeStruct(pairs.shape[:3], jnp.float32),
-        ),
-        grid=(rows, kv_heads, pairs.shape[2] // config.block_queries),
-        grid_names=("row", "head", "tile"),
-        scratch_types=scratch(config.block_queries, pool, config, interpreted=interpret is not None),
-        compiler_params=plgpu.CompilerParams(approx_math=True),
-        kernel_name="paged_prefill_ampere",
-        **({} if interpret is None else {"interpret": interpret}),
-    )(pairs, pool.reshape(2, kv_heads, -1, head_dim), table, first, count)
-    out = out[:, :, : tokens * group].reshape(rows, kv_heads, tokens, group, head_dim)
-    lse = lse[:, :, : tokens * group].reshape(rows, kv_heads, tokens, group)
-    return out.swapaxes(1, 2), lse.swapaxes(1, 2)
+    rows, tokens, kv_heads, group, _ = queries.shape
+    pairs = to_pairs(queries, pool.dtype, config.block_queries)
+    out, lse = launch(
+        partial(_program, options=options, group=group, page_tokens=pool.shape[3]),
+        pairs,
+        one_run_of_pages(pool),
+        table,
+        first,
+        count,
+        name="paged_prefill_ampere",
+        shapes=(pairs.shape, pairs.shape[:3]),
+        grid={"row": rows, "head": kv_heads, "tile": pairs.shape[2] // config.block_queries},
+        scratch=scratch(config.block_queries, pool, config, interpreted=interpret is not None),
+        interpret=interpret,
+    )
+    return from_pairs(out, tokens, group), from_pairs(lse, tokens, group)
 
 
 def _program(
@@ -89,16 +95,16 @@ def _program(
     stop = jnp.where(highest_query < lowest, start, stop)  # a tile past the row's queries reads nothing
 
     def hide(block: jax.Array, scores: jax.Array, layout: Any) -> jax.Array:
-        keys = block * block_tokens + plgpu.broadcasted_iota(jnp.int32, scores.shape, 1, layout=layout)
-        pairs = start_pair + plgpu.broadcasted_iota(jnp.int32, scores.shape, 0, layout=layout)
-        return jnp.where(visible(keys, origin + lax.div(pairs, group), options.window), scores, MASKED)
+        positions = pair_positions(origin, start_pair, group, scores.shape, layout)
+        return mask(scores, block, positions, options.window, layout)
 
-    def mask(block: jax.Array, scores: jax.Array, layout: Any) -> jax.Array:
+    def hide_some(block: jax.Array, scores: jax.Array, layout: Any) -> jax.Array:
         whole = (block >= full_start) & (block < full_stop)
         return lax.cond(whole, lambda: scores, lambda: hide(block, scores, layout))
 
     blocks = BlockReader(pool, table, row, head, start, stop, page_tokens, buffers, barriers)
     pairs = pl.ds(start_pair, tile_rows)
-    mixed, highest, total = attend_blocks(queries.at[row, head, pairs], blocks, query_tile, weights_tile, options, mask)
+    tile_queries = queries.at[row, head, pairs]
+    mixed, highest, total = attend_blocks(tile_queries, blocks, query_tile, weights_tile, options, hide_some)
     store(out.at[row, head, pairs], normalised(mixed, total))
     store(lse.at[row, head, pairs], log_sum(highest, total))

@@ -66,7 +66,7 @@ class DecodeSpec:
         return MODELS[self.model]
 
     def arguments(self, block_tokens: int) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """queries [R, K, G, D'], pool, table [R, N], length [R]: what decode takes before its sinks."""
+        """queries [R, K, G, D'], pool, table [R, N], length [R]: what decode takes."""
         pool, table = _pages(self.heads, self.rows, self.context, self.page_tokens, block_tokens, self.dtype)
         queries = (self.rows, self.heads.kv_heads, self.heads.group, self.heads.padded_dim)
         return jax.ShapeDtypeStruct(queries, self.dtype), pool, table, jax.ShapeDtypeStruct((self.rows,), jnp.int32)

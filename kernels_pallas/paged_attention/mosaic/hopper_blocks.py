@@ -15,25 +15,14 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels_pallas.paged_attention.mosaic import common
 
-TILE_ROWS = 8  # rows of one swizzled tile of shared memory
 PRODUCT_ROWS = 64  # rows of one product of a warpgroup
 ACCUMULATOR = plgpu.Layout.WGMMA
-PER_ROW = plgpu.Layout.WGMMA.reduce(1)
-
-
-def shared_tile(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Shared memory [..., rows, columns], tiled and swizzled as both units want it."""
-    bits = jnp.dtype(dtype).itemsize * 8
-    swizzle = plgpu.find_swizzle(shape[-1] * bits)
-    tile = plgpu.TilingTransform((TILE_ROWS, 8 * swizzle // bits))  # type: ignore[abstract]
-    swizzled = plgpu.SwizzleTransform(swizzle)  # type: ignore[abstract]
-    return plgpu.SMEM(shape, dtype, transforms=(tile, swizzled))
 
 
 def check_shapes(pool: jax.Array, table: jax.Array, block_tokens: int) -> None:
     """Raises ValueError for a pool [2, K, P, T, D'] and a table [R, N] that blocks of so many tokens cannot read."""
     page_tokens, head_dim = pool.shape[3:]
-    if page_tokens % TILE_ROWS or block_tokens % page_tokens:
+    if page_tokens % common.TILE_ROWS or block_tokens % page_tokens:
         raise ValueError(f"blocks of {block_tokens} tokens, pages of {page_tokens}: not whole pages of whole tiles")
     if table.shape[1] % (block_tokens // page_tokens):
         raise ValueError(f"a table of {table.shape[1]} pages is not whole blocks of {block_tokens // page_tokens}")
@@ -62,25 +51,7 @@ def copy_block(
             source = pool.at[head, pl.ds(page * page_tokens, page_tokens)]
             plgpu.copy_gmem_to_smem(source, buffer.at[pl.ds(index * page_tokens, page_tokens)], arrived)
 
-    if len(pages) == 1:
-        return as_run()
-    run = common.is_run(pages)
-    pl.when(run)(as_run)
-    pl.when(jnp.logical_not(run))(one_by_one)
-
-
-def empty_sums(rows: int, head_dim: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The online softmax before any key: weighted values [rows, D'], each row's highest score and sum of weights."""
-    return (
-        plgpu.layout_cast(jnp.zeros((rows, head_dim), jnp.float32), ACCUMULATOR),
-        plgpu.layout_cast(jnp.full((rows,), common.MASKED, jnp.float32), PER_ROW),
-        plgpu.layout_cast(jnp.zeros((rows,), jnp.float32), PER_ROW),
-    )
-
-
-def positions(block: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Positions of a block's keys, the same in every row [M, B] int32."""
-    return block * shape[1] + plgpu.broadcasted_iota(jnp.int32, shape, 1, layout=ACCUMULATOR)
+    common.copy_pages(pages, as_run, one_by_one)
 
 
 def products(queries: Any, keys: Any) -> jax.Array:

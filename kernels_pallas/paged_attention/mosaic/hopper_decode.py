@@ -17,7 +17,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels_pallas.paged_attention.mosaic import common, hopper_blocks
 from kernels_pallas.paged_attention.mosaic.configs import DecodeConfig
-from kernels_pallas.paged_attention.mosaic.hopper_blocks import PRODUCT_ROWS, TILE_ROWS, shared_tile
+from kernels_pallas.paged_attention.mosaic.hopper_blocks import ACCUMULATOR, PRODUCT_ROWS
 from kernels_pallas.paged_attention.options import AttentionOptions
 
 MAX_GROUP = PRODUCT_ROWS
@@ -28,7 +28,6 @@ def decode(
     pool: jax.Array,  # [2, K, P, T, D'] bfloat16 or float16
     table: jax.Array,  # [R, N] int32, N whole blocks
     length: jax.Array,  # [R] int32
-    sinks: jax.Array | None,
     *,
     options: AttentionOptions,
     config: DecodeConfig,
@@ -37,40 +36,39 @@ def decode(
     """Attention of each row's query, at position length - 1, over the row's first `length` keys, split by split.
 
     Returns out [R, K, S, G, D'] float32 and lse [R, K, S, G] float32, base 2; zeros and -inf where a split has no key.
-    Sinks are left to the merge of the splits. Raises ValueError for shapes that do not fit.
+    Raises ValueError for shapes that do not fit.
     """
-    del sinks
     rows, kv_heads, group, head_dim = queries.shape
     page_tokens, dtype = pool.shape[3], pool.dtype
     hopper_blocks.check_shapes(pool, table, config.block_tokens)
     if group > MAX_GROUP:
         raise ValueError(f"{group} query heads per key/value head, at most {MAX_GROUP}")
-    copied = -(-group // TILE_ROWS) * TILE_ROWS
+    copied = -(-group // common.TILE_ROWS) * common.TILE_ROWS
     padded = jnp.pad(queries.astype(dtype), ((0, 0), (0, 0), (0, copied - group), (0, 0)))
-    blocks = shared_tile((config.stages, config.block_tokens, head_dim), dtype)
+    blocks = common.shared_tile((config.stages, config.block_tokens, head_dim), dtype)
     arrived = plgpu.Barrier(num_arrivals=config.block_tokens // page_tokens, num_barriers=config.stages)
-    weights = shared_tile((PRODUCT_ROWS, config.block_tokens), dtype)
+    weights = common.shared_tile((PRODUCT_ROWS, config.block_tokens), dtype)
     scratch: dict[str, Any] = {
-        "query_tile": shared_tile((PRODUCT_ROWS, head_dim), dtype),
-        "out_tile": shared_tile((PRODUCT_ROWS, head_dim), jnp.float32),
+        "query_tile": common.shared_tile((PRODUCT_ROWS, head_dim), dtype),
+        "out_tile": common.shared_tile((PRODUCT_ROWS, head_dim), jnp.float32),
         "weights_tile": None if interpret is None else weights,
         "buffers": (blocks, blocks),
         "arrived": (arrived, arrived),
         "query_arrived": plgpu.Barrier(),
     }
-    out, lse = plgpu.kernel(
+    shape = (rows, kv_heads, config.splits)
+    out, lse = common.launch(
         partial(_program, options=options, splits=config.splits, page_tokens=page_tokens, copied=copied),
-        out_type=(
-            jax.ShapeDtypeStruct((rows, kv_heads, config.splits, copied, head_dim), jnp.float32),
-            jax.ShapeDtypeStruct((rows, kv_heads, config.splits, PRODUCT_ROWS), jnp.float32),
-        ),
-        grid=(rows, kv_heads, config.splits),
-        grid_names=("row", "head", "split"),
-        scratch_types=scratch,
-        compiler_params=plgpu.CompilerParams(approx_math=True),
-        kernel_name="paged_decode_hopper",
-        **({} if interpret is None else {"interpret": interpret}),
-    )(padded, pool.reshape(2, kv_heads, -1, head_dim), table, length)
+        padded,
+        common.one_run_of_pages(pool),
+        table,
+        length,
+        name="paged_decode_hopper",
+        shapes=((*shape, copied, head_dim), (*shape, PRODUCT_ROWS)),
+        grid={"row": rows, "head": kv_heads, "split": config.splits},
+        scratch=scratch,
+        interpret=interpret,
+    )
     return out[:, :, :, :group], lse[:, :, :, :group]
 
 
@@ -95,13 +93,12 @@ def _program(
 ) -> None:
     row, head, split = (lax.axis_index(name) for name in ("row", "head", "split"))
     stages, block_tokens, head_dim = buffers[0].shape
-    block_pages = block_tokens // page_tokens
     seen = length[row]
     start, stop = common.decode_blocks(seen, split, splits=splits, block_tokens=block_tokens, window=options.window)
 
     def ask(block: jax.Array) -> None:
         slot = lax.rem(block - start, stages)
-        pages = [table[row, block * block_pages + index] for index in range(block_pages)]
+        pages = common.page_ids(table, row, block, block_tokens // page_tokens)
         for which in range(2):
             hopper_blocks.copy_block(pool.at[which], pages, head, buffers[which].at[slot], arrived[which].at[slot])
 
@@ -115,8 +112,7 @@ def _program(
         slot = lax.rem(block - start, stages)
         plgpu.barrier_wait(arrived[0].at[slot])
         scores = common.base2_scores(hopper_blocks.products(query_tile, buffers[0].at[slot]), options)
-        visible = common.visible(hopper_blocks.positions(block, scores.shape), seen - 1, options.window)
-        scores = jnp.where(visible, scores, common.MASKED)
+        scores = common.mask(scores, block, seen - 1, options.window, ACCUMULATOR)
         weights, shrink, highest, total = common.update(scores, highest, total)
         operand = hopper_blocks.stage_weights(weights.astype(pool.dtype), weights_tile)
         plgpu.barrier_wait(arrived[1].at[slot])
@@ -126,7 +122,8 @@ def _program(
         pl.when(block + stages < stop)(partial(ask, block + stages))
         return mixed, highest, total
 
-    mixed, highest, total = lax.fori_loop(start, stop, turn, hopper_blocks.empty_sums(PRODUCT_ROWS, head_dim))
+    sums = common.empty_sums(PRODUCT_ROWS, head_dim, ACCUMULATOR)
+    mixed, highest, total = lax.fori_loop(start, stop, turn, sums)
     out_tile[...] = common.normalised(mixed, total)
     lse[row, head, split] = common.log_sum(highest, total)
     plgpu.commit_smem()

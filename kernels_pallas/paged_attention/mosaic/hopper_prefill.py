@@ -20,7 +20,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels_pallas.paged_attention.mosaic import common, hopper_blocks
 from kernels_pallas.paged_attention.mosaic.configs import PrefillConfig
-from kernels_pallas.paged_attention.mosaic.hopper_blocks import PRODUCT_ROWS, shared_tile
+from kernels_pallas.paged_attention.mosaic.hopper_blocks import ACCUMULATOR, PRODUCT_ROWS
 from kernels_pallas.paged_attention.options import AttentionOptions
 
 # Registers per thread. With two multiplying warpgroups the asking one's share goes to them; one has enough.
@@ -60,43 +60,39 @@ def prefill(
     Returns out [R, Q, K, G, D'] float32 and lse [R, Q, K, G] float32, base 2; what is at and past `count` is finite in
     `out` and means nothing. Raises ValueError for shapes that do not fit.
     """
-    rows, tokens, kv_heads, group, head_dim = queries.shape
+    rows, tokens, kv_heads, group, _ = queries.shape
     hopper_blocks.check_shapes(pool, table, config.block_tokens)
     if config.block_queries % PRODUCT_ROWS:
         raise ValueError(f"{config.block_queries} rows per warpgroup: not a multiple of {PRODUCT_ROWS}")
     warpgroups = 1 if tokens * group <= config.block_queries else 2
     tiles = -(-tokens * group // (warpgroups * config.block_queries))
     cut = _Tiles(group, warpgroups, config.block_queries, tiles, pool.shape[3], options)
-    padding = tiles * cut.tile_pairs - tokens * group
-    pairs = queries.astype(pool.dtype).transpose(2, 0, 1, 3, 4).reshape(kv_heads, rows, tokens * group, head_dim)
-    pairs = jnp.pad(pairs, ((0, 0), (0, 0), (0, padding), (0, 0)))
-    out, lse = plgpu.kernel(
+    pairs = common.to_pairs(queries, pool.dtype, cut.tile_pairs)
+    out, lse = common.launch(
         partial(_program, cut=cut),
-        out_type=(
-            jax.ShapeDtypeStruct(pairs.shape, jnp.float32),
-            jax.ShapeDtypeStruct(pairs.shape[:3], jnp.float32),
-        ),
-        grid=(tiles, rows, kv_heads),
-        grid_names=("tile", "row", "head"),
+        pairs,
+        common.one_run_of_pages(pool),
+        table,
+        first,
+        count,
+        name="paged_prefill_hopper",
+        shapes=(pairs.shape, pairs.shape[:3]),
+        grid={"tile": tiles, "row": rows, "head": kv_heads},
+        scratch=_scratch(cut, config, pool, interpreted=interpret is not None),
+        interpret=interpret,
         num_threads=warpgroups + 1,
         thread_name="warpgroup",
-        scratch_types=_scratch(cut, config, pool, interpreted=interpret is not None),
-        compiler_params=plgpu.CompilerParams(approx_math=True),
-        kernel_name="paged_prefill_hopper",
-        **({} if interpret is None else {"interpret": interpret}),
-    )(pairs, pool.reshape(2, kv_heads, -1, head_dim), table, first, count)
-    out = out[:, :, : tokens * group].reshape(kv_heads, rows, tokens, group, head_dim)
-    lse = lse[:, :, : tokens * group].reshape(kv_heads, rows, tokens, group)
-    return out.transpose(1, 2, 0, 3, 4), lse.transpose(1, 2, 0, 3)
+    )
+    return common.from_pairs(out, tokens, group), common.from_pairs(lse, tokens, group)
 
 
 def _scratch(cut: _Tiles, config: PrefillConfig, pool: jax.Array, *, interpreted: bool) -> dict[str, Any]:
-    blocks = shared_tile((config.stages, config.block_tokens, pool.shape[4]), pool.dtype)
+    blocks = common.shared_tile((config.stages, config.block_tokens, pool.shape[4]), pool.dtype)
     arrived = plgpu.Barrier(num_arrivals=config.block_tokens // cut.page_tokens, num_barriers=config.stages)
     free = plgpu.Barrier(num_arrivals=cut.warpgroups, num_barriers=config.stages)
-    weights = shared_tile((cut.warpgroups, cut.pairs, config.block_tokens), pool.dtype)
+    weights = common.shared_tile((cut.warpgroups, cut.pairs, config.block_tokens), pool.dtype)
     return {
-        "query_tile": shared_tile((cut.warpgroups, cut.pairs, pool.shape[4]), pool.dtype),
+        "query_tile": common.shared_tile((cut.warpgroups, cut.pairs, pool.shape[4]), pool.dtype),
         "weights_tile": weights if interpreted else None,
         "buffers": (blocks, blocks),
         "arrived": (arrived, arrived),
@@ -138,7 +134,7 @@ def _program(
             plgpu.set_max_registers(MULTIPLYING_REGISTERS, action="increase")
         first_pair = tile * cut.tile_pairs + warpgroup * cut.pairs
         pairs = pl.ds(first_pair, cut.pairs)
-        plgpu.copy_gmem_to_smem(queries.at[head, row, pairs], query_tile.at[warpgroup], query_arrived.at[warpgroup])
+        plgpu.copy_gmem_to_smem(queries.at[row, head, pairs], query_tile.at[warpgroup], query_arrived.at[warpgroup])
         plgpu.barrier_wait(query_arrived.at[warpgroup])
         turn = partial(
             _turn,
@@ -152,10 +148,10 @@ def _program(
             arrived=arrived,
             free=free,
         )
-        sums = hopper_blocks.empty_sums(cut.pairs, query_tile.shape[2])
+        sums = common.empty_sums(cut.pairs, query_tile.shape[2], ACCUMULATOR)
         mixed, highest, total = _all_turns(turn, sums, (start, full_start, full_stop, stop), cut.options.window)
-        common.store(out.at[head, row, pairs], common.normalised(mixed, total))
-        common.store(lse.at[head, row, pairs], common.log_sum(highest, total))
+        common.store(out.at[row, head, pairs], common.normalised(mixed, total))
+        common.store(lse.at[row, head, pairs], common.log_sum(highest, total))
 
     @pl.when(warpgroup == cut.warpgroups)
     def ask() -> None:
@@ -201,10 +197,8 @@ def _turn(
     plgpu.barrier_arrive(free[0].at[slot])
     scores = common.base2_scores(products, cut.options)
     if masked:
-        pair = first_pair + plgpu.broadcasted_iota(jnp.int32, scores.shape, 0, layout=hopper_blocks.ACCUMULATOR)
-        query_positions = first_position + lax.div(pair, jnp.full_like(pair, cut.group))
-        visible = common.visible(hopper_blocks.positions(block, scores.shape), query_positions, cut.options.window)
-        scores = jnp.where(visible, scores, common.MASKED)
+        queries = common.pair_positions(first_position, first_pair, cut.group, scores.shape, ACCUMULATOR)
+        scores = common.mask(scores, block, queries, cut.options.window, ACCUMULATOR)
     weights, shrink, highest, total = common.update(scores, highest, total)
     operand = hopper_blocks.stage_weights(weights.astype(query_tile.dtype), weights_tile)
     plgpu.barrier_wait(arrived[1].at[slot])
@@ -229,11 +223,10 @@ def _ask_for_blocks(
 ) -> None:
     """Copy blocks [start, stop), each as soon as its buffer is free."""
     stages, block_tokens, _ = buffers[0].shape
-    block_pages = block_tokens // page_tokens
 
     def copy(block: jax.Array, _: None) -> None:
         slot = lax.rem(block - start, stages)
-        pages = [table[row, block * block_pages + index] for index in range(block_pages)]
+        pages = common.page_ids(table, row, block, block_tokens // page_tokens)
         for which in range(2):
             pl.when(block >= start + stages)(partial(plgpu.barrier_wait, free[which].at[slot]))
             hopper_blocks.copy_block(pool.at[which], pages, head, buffers[which].at[slot], arrived[which].at[slot])

@@ -40,7 +40,7 @@ def _decode_program(spec: DecodeSpec, gpu: Gpu) -> Program:
     kernel = _DECODE[gpu.family]
 
     def decode(queries: jax.Array, pool: jax.Array, table: jax.Array, length: jax.Array) -> jax.Array:
-        out, lse = kernel(queries, pool, table, length, None, options=heads.options, config=config)
+        out, lse = kernel(queries, pool, table, length, options=heads.options, config=config)
         return splits.merge(out, lse, None)
 
     return decode, spec.arguments(block_tokens)

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+import pytest
 from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks
+
+from kernels_pallas.paged_attention.mosaic import hopper_blocks
 
 COMPLAINTS = ("RACE DETECTED", "no threads observed phase")  # the second: a barrier that nobody waited for
 
@@ -23,6 +26,21 @@ def mutated(module: ModuleType, *changes: tuple[str, str]) -> ModuleType:
     copy.__file__ = module.__file__
     exec(compile(source, f"<mutant of {module.__name__}>", "exec"), copy.__dict__)
     return copy
+
+
+def planted(
+    monkeypatch: pytest.MonkeyPatch, kernel: ModuleType, module: ModuleType, changes: list[tuple[str, str]]
+) -> ModuleType:
+    """The kernel's module with the changes in its own text or in that of a module it calls by name."""
+    mutant = mutated(module, *changes)
+    if module is kernel:
+        return mutant
+    name = module.__name__.rpartition(".")[2]
+    users = [user for user in (kernel, hopper_blocks) if hasattr(user, name)]
+    assert kernel in users
+    for user in users:
+        monkeypatch.setattr(user, name, mutant)
+    return kernel
 
 
 @contextmanager

@@ -22,7 +22,7 @@ PLAIN = AttentionOptions(0.125)
 
 
 def _decoded(case, options, config):
-    function = partial(decode, sinks=None, options=options, config=config, interpret=INTERPRET)
+    function = partial(decode, options=options, config=config, interpret=INTERPRET)
     return jax.jit(function)(case.queries[:, 0], case.pool, case.table, case.length)
 
 
@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_an_error(arguments, config, message):
     sizes = {"group": 1, "page_tokens": 16, "head_dim": 64} | arguments
     shapes = _shapes(1, 64, kv_heads=1, **sizes)
     with pytest.raises(ValueError, match=message):
-        jax.eval_shape(partial(decode, sinks=None, options=PLAIN, config=config), *shapes)
+        jax.eval_shape(partial(decode, options=PLAIN, config=config), *shapes)
 
 
 def _shapes(rows, context, *, kv_heads, group, head_dim, page_tokens, dtype="bfloat16"):
@@ -129,7 +129,7 @@ def _shapes(rows, context, *, kv_heads, group, head_dim, page_tokens, dtype="bfl
     ids=["llama-3-8b", "smollm2", "gemma", "head-size-96"],
 )
 def test_lowers(gpu, sizes, options, config):
-    function = partial(decode, sinks=None, options=options, config=config)
+    function = partial(decode, options=options, config=config)
     with abstract_gpu(gpu):
         lowered = jax.jit(function).trace(*_shapes(8, 4096, **sizes)).lower(lowering_platforms=("cuda",))
     assert "mosaic_gpu" in lowered.as_text()

@@ -14,7 +14,7 @@ from kernels_pallas.paged_attention.mosaic import common, hopper_blocks, hopper_
 from kernels_pallas.paged_attention.mosaic.configs import DecodeConfig
 from kernels_pallas.paged_attention.options import AttentionOptions
 from tests.kernels.mosaic.cases import Case, decode_errors, make_case
-from tests.kernels.mosaic.mutants import is_found, mutated
+from tests.kernels.mosaic.mutants import is_found, planted
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -27,7 +27,7 @@ def lengths(*keys: int) -> list[tuple[int, int]]:
 def run(case: Case, options: AttentionOptions, config: DecodeConfig, module=hopper_decode):
     def decode(queries, pool, table, length):
         interpret = plgpu.InterpretGPUParams(detect_races=True)
-        return module.decode(queries, pool, table, length, None, options=options, config=config, interpret=interpret)
+        return module.decode(queries, pool, table, length, options=options, config=config, interpret=interpret)
 
     return jax.device_get(jax.jit(decode)(case.queries[:, 0], case.pool, case.table, case.length))
 
@@ -107,7 +107,7 @@ MUTANTS = {
     "keys not waited for": (hopper_decode, [("        plgpu.barrier_wait(arrived[0].at[slot])\n", "")]),
     "values not waited for": (hopper_decode, [(VALUES_WAIT, "")]),
     "buffer filled again too early": (hopper_decode, [(REFILL, ""), (VALUES_WAIT, VALUES_WAIT + REFILL)]),
-    "one key too many": (hopper_decode, [("scores.shape), seen - 1,", "scores.shape), seen,")]),
+    "one key too many": (hopper_decode, [("scores, block, seen - 1,", "scores, block, seen,")]),
     "wrong page of a run": (hopper_blocks, [("pl.ds(pages[0] * page", "pl.ds(pages[1] * page")]),
     "wrong scattered page": (hopper_blocks, [("pl.ds(page * page", "pl.ds(pages[0] * page")]),
     "everything a run": (common, [("run &= page == pages[0] + index", "pass")]),
@@ -123,13 +123,7 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_fault_is_found(name, monkeypatch):
     module, changes = MUTANTS[name]
-    mutant = mutated(module, *changes)
-    kernel = mutant if module is hopper_decode else hopper_decode
-    if module is hopper_blocks:
-        monkeypatch.setattr(hopper_decode, "hopper_blocks", mutant)
-    if module is common:
-        monkeypatch.setattr(hopper_decode, "common", mutant)
-        monkeypatch.setattr(hopper_blocks, "common", mutant)
+    kernel = planted(monkeypatch, hopper_decode, module, changes)
     case = make_case(spans=lengths(250), pages="mixed")
     assert is_found(lambda: decode_errors(case, PLAIN, *run(case, PLAIN, DecodeConfig(), kernel)), case.tolerance)
 

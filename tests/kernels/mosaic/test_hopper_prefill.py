@@ -14,7 +14,7 @@ from kernels_pallas.paged_attention.mosaic import common, hopper_blocks, hopper_
 from kernels_pallas.paged_attention.mosaic.configs import PrefillConfig
 from kernels_pallas.paged_attention.options import AttentionOptions
 from tests.kernels.mosaic.cases import Case, make_case, prefill_errors
-from tests.kernels.mosaic.mutants import is_found, mutated
+from tests.kernels.mosaic.mutants import is_found, planted
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -110,13 +110,7 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_fault_is_found(name, monkeypatch):
     module, changes = MUTANTS[name]
-    mutant = mutated(module, *changes)
-    kernel = mutant if module is hopper_prefill else hopper_prefill
-    if module is hopper_blocks:
-        monkeypatch.setattr(hopper_prefill, "hopper_blocks", mutant)
-    if module is common:
-        monkeypatch.setattr(hopper_prefill, "common", mutant)
-        monkeypatch.setattr(hopper_blocks, "common", mutant)
+    kernel = planted(monkeypatch, hopper_prefill, module, changes)
     case = make_case(spans=[(230, 26)], group=4, pages="mixed")
     assert is_found(lambda: prefill_errors(case, PLAIN, *run(case, PLAIN, PrefillConfig(), kernel)), case.tolerance)
 
