@@ -144,7 +144,8 @@ class Admitter:
             if self._denied is not None and self._stands_behind_the_denied(sequence):
                 continue
             tokens = self._tokens_to_seat(sequence)
-            hit, missing = self._fit(sequence, tokens)
+            hit = self._hit(sequence)
+            missing = self._missing(sequence, hit[0], tokens)
             if missing > 0 and self._attempts == ATTEMPTS:
                 self._blocked = self._blocked or sequence
                 continue
@@ -183,16 +184,15 @@ class Admitter:
         ranked = [waiting.members[place] for place in order]
         self._candidates = deque(claims + [s for s in ranked if s not in claims] if claims else ranked)
 
-    def _fit(self, sequence: Sequence, tokens: int) -> tuple[tuple[list[int], int], int]:
-        """Cached pages that the sequence may share, and how many pages are short of seating it."""
-        hit = ([], 0) if self._stowage.holds_pages(sequence) else self._paging.find(sequence)
-        return hit, self._missing(sequence, hit[0], tokens)
+    def _hit(self, sequence: Sequence) -> tuple[list[int], int]:
+        """Cached pages that the sequence may share, as Paging.find has them."""
+        return ([], 0) if self._stowage.holds_pages(sequence) else self._paging.find(sequence)
 
     def _admit(self, sequence: Sequence, tokens: int, hit: tuple[list[int], int], missing: int) -> bool:
         if missing > 0:
             if not self._take_pages(sequence, missing):
                 return False
-            hit, _ = self._fit(sequence, tokens)
+            hit = self._hit(sequence)
         kept = self._stowage.holds_pages(sequence)
         if kept:
             if not self._paging.extend(sequence, tokens):

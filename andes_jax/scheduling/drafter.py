@@ -54,18 +54,17 @@ class Drafter:
         admitter.begin(moment)
         admitter.make_room()
         draft = Draft()
-        in_flight_s = self._times.seconds(ahead) if ahead is not None and self._times.ready else 0.0
-        prefills, left_out = self._decode(draft, moment, in_flight_s)
+        prefills, left_out = self._decode(draft, moment, ahead)
         if len(prefills) > 1:
             columns = self._ledger.columns(rows_of(prefills), moment.now)
             prefills = [prefills[index] for index in self._policy.keep_order(columns, moment).tolist()]
         if prefills or admitter.looking:
-            self._prefill(draft, prefills, moment, in_flight_s)
+            self._prefill(draft, prefills, moment, ahead)
         if left_out and not draft.slices:  # who they were left out for could not start
             draft.decode(left_out)
         return draft
 
-    def _decode(self, draft: Draft, moment: Moment, in_flight_s: float) -> tuple[list[Sequence], list[Sequence]]:
+    def _decode(self, draft: Draft, moment: Moment, ahead: StepWork | None) -> tuple[list[Sequence], list[Sequence]]:
         """A token for each running reply; returns those whose prompts are begun, and those left out in haste."""
         roster = self._roster
         if not self._policy.skips or not roster.running_per_tier[Tier.BATCH] or not self._haste.expects(moment.now):
@@ -73,14 +72,14 @@ class Drafter:
         urgent, patient = self._haste.sort(roster.running)
         prefills = draft.decode(urgent)
         starting = self._admitter.looking and bool(roster.free_slots)
-        if patient and self._haste.leaves_out(draft, patient, moment.now, in_flight_s, starting=starting):
+        if patient and self._haste.leaves_out(draft, patient, moment.now, self._seconds(ahead), starting=starting):
             return prefills, patient
         draft.decode(patient)
         return prefills, []
 
-    def _prefill(self, draft: Draft, prefills: list[Sequence], moment: Moment, in_flight_s: float) -> None:
+    def _prefill(self, draft: Draft, prefills: list[Sequence], moment: Moment, ahead: StepWork | None) -> None:
         """Spend the step's tokens on prompts: those begun, and those of newcomers that go before or after them."""
-        budget = self._prompt_tokens(draft, moment, in_flight_s)
+        budget = self._prompt_tokens(draft, moment, ahead)
         # Of all prompt tokens in the step; others' come first and leave batch prompts what is left of this.
         expected = moment.now - self._roster.last_reader_s < READERS_EXPECTED_S
         batch = self._pacer.batch_tokens(draft, budget) if expected and self._roster.has_batch else budget
@@ -98,12 +97,15 @@ class Drafter:
         if budget <= 0:
             self._admitter.out_of_tokens()
 
-    def _prompt_tokens(self, draft: Draft, moment: Moment, in_flight_s: float) -> int:
+    def _prompt_tokens(self, draft: Draft, moment: Moment, ahead: StepWork | None) -> int:
         """Prompt tokens this step may hold."""
         if not self._times.ready or not self._roster.running_per_tier[Tier.REALTIME]:
             return self._limits.step_tokens - len(draft.slices)
         columns = self._ledger.columns(self._roster.rows_running(), moment.now)
-        return self._pacer.tokens(draft, self._pacer.allowance_s(columns, in_flight_s), 0)
+        return self._pacer.tokens(draft, self._pacer.allowance_s(columns, self._seconds(ahead)), 0)
+
+    def _seconds(self, ahead: StepWork | None) -> float:
+        return 0.0 if ahead is None else self._times.seconds(ahead)
 
     def _start(self, sequence: Sequence, draft: Draft, budget: int) -> int:
         """Put a newly seated sequence into the plan; returns its tokens in it."""

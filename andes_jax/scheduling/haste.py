@@ -26,15 +26,19 @@ class Haste:
         self._in_a_row = 0
 
     def expect(self, sequence: Sequence) -> None:
-        """A request has come."""
+        """A request has come. Those that nobody waits for any more are forgotten, whether or not anybody asks."""
         if sequence.tier is Tier.REALTIME:
+            self._forget(sequence.request.arrived_s)
             self._awaited.append(sequence)
 
     def expects(self, now: float) -> bool:
         """Whether somebody's first token is waited for."""
+        self._forget(now)
+        return bool(self._awaited) and self._times.ready
+
+    def _forget(self, now: float) -> None:
         if self._awaited:
             self._awaited = [each for each in self._awaited if self._awaits(each, now)]
-        return bool(self._awaited) and self._times.ready
 
     @staticmethod
     def _awaits(sequence: Sequence, now: float) -> bool:

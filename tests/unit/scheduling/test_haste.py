@@ -40,6 +40,18 @@ def test_first_tokens_of_realtime_requests_are_waited_for_until_they_are_drawn_o
     assert not owner.expects(5.0)
 
 
+def test_nobody_is_remembered_for_longer_than_anybody_waits_for_it():
+    """Also where nobody ever asks, as with policies that leave nobody out, and without batch work."""
+    for policy in ("three_tier", "fcfs"):
+        rig, kept = Rig(policy=policy), []
+        for index in range(200):
+            rig.now = index * PATIENCE_S / 4
+            rig.add(make_request(f"r{index}", [1], 2, tier=REALTIME, arrived_s=rig.now))
+            rig.run()
+            kept.append(len(rig.scheduler._haste._awaited))
+        assert max(kept) <= 5
+
+
 def test_before_step_times_are_learnt_there_is_no_haste():
     owner = Haste(LearnedTimes(1), LIMITS)
     owner.expect(sequence())
