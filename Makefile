@@ -20,7 +20,7 @@ help:  ## show this list
 
 install: $(INSTALLED)  ## build .venv with everything the other targets need
 
-$(INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/find_python.sh
+$(INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/environment.sh scripts/find_python.sh
 	@scripts/install.sh $(VENV)
 
 serve: install  ## serve the embedded model on 127.0.0.1:8000; make serve ARGS="--port 9000 --policy fcfs"
@@ -47,7 +47,7 @@ docs: install  ## rewrite docs/settings.md and the modules in WORKSPACE.md from 
 test-jax-oldest: $(OLDEST_INSTALLED)  ## all tests on the oldest jax that is supported, in .venv-oldest
 	$(OLDEST)/bin/python -m pytest -q $(ARGS)
 
-$(OLDEST_INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/find_python.sh
+$(OLDEST_INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/environment.sh scripts/find_python.sh
 	@scripts/install.sh $(OLDEST) jax==0.11.2 jaxlib==0.11.2
 
 test-kernels: install  ## all cases of the interpreted GPU kernels; make test runs a quarter of them

