@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from functools import partial
+
+import pytest
 
 COMMAND = [sys.executable, "-m", "andes_jax.cli", "generate", "--temperature", "0", "--max-model-len", "512"]
 
@@ -16,10 +17,17 @@ def test_a_reply_ends_at_its_stop_text():
     assert (done.returncode, done.stdout, done.stderr) == (0, "The answer to this\n", "")
 
 
-def test_ctrl_c_ends_the_reply():
+@pytest.fixture
+def heeds_ctrl_c():
+    """Programs started in it heed Ctrl-C, also where a shell lets its background job, this one, ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_the_reply(heeds_ctrl_c):
     command = [*COMMAND, "--raw", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,", "--max-tokens", "450"]  # it counts on
-    heed = partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # shells let background jobs ignore it
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.read(1) != b""
         process.send_signal(signal.SIGINT)
