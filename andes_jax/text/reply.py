@@ -82,6 +82,8 @@ class ReplyText:
         if text is None or self._pending:
             data = self._pending + self._pieces[token_id]
             text, consumed = codecs.utf_8_decode(data, "replace", False)
+            if _is_half_surrogate(data[consumed:]):
+                text, consumed = data.decode("utf-8", "replace"), len(data)
             self._pending = data[consumed:]
         if self._at_start and text:
             self._at_start = False
@@ -104,3 +106,8 @@ class ReplyText:
         end = len(known) - finder.held
         self._held = known[end:]
         return known[:end]
+
+
+def _is_half_surrogate(pending: bytes) -> bool:
+    """Two bytes that Python's decoder waits on, though nothing can follow that makes them a character."""
+    return len(pending) == 2 and pending[0] == 0xED and pending[1] >= 0xA0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from andes_jax.text.reply import ReplyText
@@ -79,6 +79,8 @@ def test_the_ids_that_count_are_those_up_to_the_one_that_completed_the_stop(
 
 
 @given(replies())
+@example((TokenTable([b"\xed\xa0", b"\x80"]), [[0], [1]]))
+@example((TokenTable([b"\xed\xbf", b"a"]), [[0], [1]]))
 def test_text_never_waits_longer_than_one_character(reply_ids: tuple[TokenTable, list[list[int]]]) -> None:
     table, steps = reply_ids
     reply = ReplyText(table)
