@@ -17,6 +17,26 @@ class PageRun(NamedTuple):
     pages: int
 
 
+class Departures:
+    """Counts the pages that would become available as users of pages leave; valid until the pool changes."""
+
+    __slots__ = ("_left", "_references", "pages")
+
+    def __init__(self, references: Sequence[int]) -> None:
+        self._references = references
+        self._left: dict[int, int] = {}
+        self.pages = 0
+
+    def add(self, pages: Iterable[int]) -> None:
+        """A user of these pages leaves, too."""
+        left, references = self._left, self._references
+        for page in pages:
+            gone = left.get(page, 0) + 1
+            left[page] = gone
+            if gone == references[page]:
+                self.pages += 1
+
+
 class PagePool:
     """The pages of one device's cache. free + cached + live = total at all times; page 0 is none of them.
 
@@ -146,10 +166,12 @@ class PagePool:
             self._allocator.free(start, count)
             index += count
 
-    def exclusive(self, pages: Iterable[int]) -> int:
-        """How many of these pages would become available if one user of each left."""
-        references = self._references
-        return sum(references[page] == 1 for page in pages)
+    def departures(self, users: Iterable[Sequence[int]] = ()) -> Departures:
+        """What would become available if these users, each told by its pages, left, and then others."""
+        departures = Departures(self._references)
+        for pages in users:
+            departures.add(pages)
+        return departures
 
     def idle(self, pages: Iterable[int]) -> int:
         """How many of these pages have no user."""

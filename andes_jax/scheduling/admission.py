@@ -19,7 +19,7 @@ from andes_jax.scheduling.sequence import Sequence
 from andes_jax.scheduling.stowage import Stowage
 
 CANDIDATES = 32  # waiting sequences looked at in one plan
-ATTEMPTS = 4  # of those, how many may look for pages that others would give up
+ATTEMPTS = 4  # of those, how many may look in vain for pages that others would give up
 
 
 class Admitter:
@@ -49,7 +49,7 @@ class Admitter:
         self._budget = budget
         self._guarantee = guarantee
         self._journal = journal
-        self._claims: list[Sequence] = []  # others were displaced for them, for some of them twice
+        self._claims: dict[Sequence, None] = {}  # others were displaced for them, and they were not looked at since
         self._candidates: deque[Sequence] = deque()
         self._blocked: Sequence | None = None  # the first candidate that lacked pages
         self._denied: Sequence | None = None  # the first that could not be finished for certain beside those who run
@@ -59,7 +59,7 @@ class Admitter:
         self._next_look_s = 0.0
         self._looking = False
         self._ranked = False
-        self._attempts = 0
+        self._fruitless = 0
         self.loads: list[PageCopy] = []  # of those admitted in this plan
 
     @property
@@ -77,7 +77,7 @@ class Admitter:
         self._moment = moment
         self._blocked = self._denied = self._running = None
         self._ranked = False
-        self._attempts = 0
+        self._fruitless = 0
         self.loads = []
         roster = self._roster
         due = roster.changed or moment.now >= self._next_look_s or not roster.running
@@ -108,7 +108,7 @@ class Admitter:
                 self._displace(victim, sequence)
             promised += 1
             budget -= sequence.known
-            self._claims.append(sequence)
+            self._claims[sequence] = None
 
     def clear(self) -> None:
         """Forget all claims: everybody waits again."""
@@ -135,24 +135,25 @@ class Admitter:
             sequence = self._candidates[0]
             if over is not None and not self._policy.overtakes(sequence, over, now):
                 return None
+            self._candidates.popleft()
             if not batch and sequence.tier is Tier.BATCH:
                 self.out_of_tokens()
-                return None
-            self._candidates.popleft()
+                continue
             if self._blocked is not None and not self._policy.overtakes(sequence, self._blocked, now):
                 continue
             if self._denied is not None and self._stands_behind_the_denied(sequence):
                 continue
             tokens = self._tokens_to_seat(sequence)
-            hit = self._hit(sequence)
-            missing = self._missing(sequence, hit[0], tokens)
-            if missing > 0 and self._attempts == ATTEMPTS:
-                self._blocked = self._blocked or sequence
-                continue
             # One that could not be finished for certain waits for others of its kind to end, not for pages.
             if not self._guarantee.may_seat(sequence, self._paging.pages_for(tokens), self._roster.running):
                 self._denied = self._denied or sequence
                 continue
+            hit = self._hit(sequence)
+            missing = self._missing(sequence, hit[0], tokens)
+            if missing > 0 and self._fruitless == ATTEMPTS:
+                self._blocked = self._blocked or sequence
+                continue
+            self._claims.pop(sequence, None)
             if self._admit(sequence, tokens, hit, missing):
                 return sequence
             self._blocked = self._blocked or sequence
@@ -174,15 +175,14 @@ class Admitter:
             return
         self._ranked = True
         waiting = self._roster.waiting
-        claims = [sequence for sequence in dict.fromkeys(self._claims) if sequence.place is not None]
-        self._claims = []
+        claims = self._claims = {sequence: None for sequence in self._claims if sequence.place is not None}
         if len(waiting) < 2:
             self._candidates = deque(waiting.members)
             return
         columns = self._ledger.columns(waiting.rows, self._moment.now)
         order = self._policy.admit_order(columns, self._moment, CANDIDATES).tolist()
         ranked = [waiting.members[place] for place in order]
-        self._candidates = deque(claims + [s for s in ranked if s not in claims] if claims else ranked)
+        self._candidates = deque(dict.fromkeys([*claims, *ranked]))
 
     def _hit(self, sequence: Sequence) -> tuple[list[int], int]:
         """Cached pages that the sequence may share, as Paging.find has them."""
@@ -237,28 +237,28 @@ class Admitter:
 
     def _take_pages(self, sequence: Sequence, missing: int) -> bool:
         """Free `missing` pages of parked sequences, or by displacing others, all or nobody; False: not there yet."""
-        self._attempts += 1
         roster, pool, stowage = self._roster, self._paging.pool, self._stowage
         wanted = pool.available + missing
-        given = stowage.reclaimable(keep=sequence)
-        alone = not roster.running and not roster.leaving
-        if (given >= missing or alone) and stowage.reclaim(wanted, keep=sequence):
+        coming = pool.departures(stowage.parked_pages(keep=sequence))
+        if coming.pages >= missing and stowage.reclaim(wanted, keep=sequence):
             return True
-        coming = given + roster.leaving_pages()
+        self._fruitless += 1
+        for pages in roster.leaving_pages():
+            coming.add(pages)
         chosen: list[Sequence] = []
         if self._policy.preempts:
             for victim in self._victims(sequence):
-                if coming >= missing:
+                if coming.pages >= missing:
                     break
                 chosen.append(victim)
-                coming += pool.exclusive(victim.pages)
-        if coming < missing or not chosen:
+                coming.add(victim.pages)
+        if coming.pages < missing or not chosen:
             return False
         for victim in chosen:
             self._displace(victim, sequence)
         if not roster.leaving and stowage.reclaim(wanted, keep=sequence):
             return True
-        self._claims.append(sequence)
+        self._claims[sequence] = None
         return False
 
     def _displace(self, victim: Sequence, sequence: Sequence) -> None:

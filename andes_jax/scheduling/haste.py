@@ -66,14 +66,14 @@ class Haste:
         awaited = [
             each for each in self._awaited if each.state is State.RUNNING or (starting and each.place is not None)
         ]
-        tokens = sum(each.known - each.computed for each in awaited)
-        if not tokens or self._in_a_row == MOST_IN_A_ROW:
+        prompts = tuple((each.known - each.computed, each.computed) for each in awaited)
+        if not prompts or self._in_a_row == MOST_IN_A_ROW:
             self._in_a_row = 0
             return False
         left_s = min(each.request.arrived_s for each in awaited) + self._limits.realtime_aim_s - now
-        most = self._limits.step_tokens
         decodes, context = draft.decodes + len(patient), draft.context + sum(each.known for each in patient)
-        step_s = self._times.seconds(StepWork(decodes, context, ((min(tokens, most), 0),)))
-        late = in_flight_s + -(-tokens // most) * step_s > left_s
+        steps = -(-sum(tokens for tokens, _ in prompts) // max(self._limits.step_tokens - decodes, 1))
+        others_s = self._times.seconds(StepWork(decodes, context))
+        late = in_flight_s + (steps - 1) * others_s + self._times.seconds(StepWork(decodes, context, prompts)) > left_s
         self._in_a_row = self._in_a_row + 1 if late else 0
         return late

@@ -43,7 +43,7 @@ class Relief:
         ranked = self._ranked(moment)
         wanting = set(needy)
         promised = 0  # pages on their way to a needy sequence
-        coming = self._roster.leaving_pages()
+        coming = self._paging.pool.departures(self._roster.leaving_pages()).pages
         for sequence in [ranked_one for ranked_one in ranked if ranked_one in wanting]:
             if sequence.state is not State.RUNNING or self._grow(sequence):
                 continue
@@ -56,7 +56,7 @@ class Relief:
                 self._roster.preempt(victim, sequence, moment.now)
                 if self._grow(sequence):
                     continue
-                coming = self._roster.leaving_pages()
+                coming = self._paging.pool.departures(self._roster.leaving_pages()).pages
             promised += 1
 
     def force(self, moment: Moment) -> bool:

@@ -63,10 +63,9 @@ class Stowage:
                         break
         return pool.available >= pages
 
-    def reclaimable(self, keep: Sequence | None = None) -> int:
-        """Pages that parked sequences would give up, at least."""
-        exclusive = self._paging.pool.exclusive
-        return sum(exclusive(sequence.pages) for sequence in self._parked if sequence is not keep)
+    def parked_pages(self, keep: Sequence | None = None) -> list[list[int]]:
+        """The pages of each parked sequence, which may be reclaimed."""
+        return [sequence.pages for sequence in self._parked if sequence is not keep]
 
     def cost_s(self, sequence: Sequence) -> float:
         """Seconds of the machine's time that taking the sequence's pages will cost, the cheaper way."""

@@ -62,9 +62,12 @@ def test_shared_pages_live_until_the_last_user_leaves():
     page = run.start
     prefix.insert(PrefixCache.ROOT, (1,), page)
     pool.share([page])
-    assert pool.exclusive([page]) == 0
+    leaving = pool.departures([[page]])
+    assert leaving.pages == 0
+    leaving.add([page])
+    assert leaving.pages == 1
     pool.release([page])
-    assert pool.live == 1 and pool.exclusive([page]) == 1
+    assert pool.live == 1 and pool.departures([[page]]).pages == 1
     pool.release([page])
     assert pool.cached == 1 and pool.idle([page]) == 1
     with pytest.raises(ValueError, match="nobody holds"):

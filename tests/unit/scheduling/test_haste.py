@@ -12,7 +12,7 @@ from tests.fakes import Rig, expected_ids, make_request
 from tests.unit.scheduling.parts import known_times
 
 REALTIME, STREAMING, BATCH = Tier
-LIMITS = SchedulerLimits(64, 4096, 100, 100, 16, realtime_aim_s=0.2)
+LIMITS = SchedulerLimits(64, 4096, 240, 240, 16, realtime_aim_s=0.2)
 TIMES = known_times(step=0.01, decode=0.001, context=1e-5, prefill=0.0005)
 
 
@@ -67,13 +67,13 @@ def test_batch_work_is_patient_but_only_while_it_draws():
 @pytest.mark.parametrize(
     ("decodes", "in_flight_s", "prompt", "leaves_out"),
     [
-        # A step takes 10 ms, 1 ms a decode, and 50 ms for 100 tokens of a prompt, which are all it holds.
+        # A step takes 10 ms, 1 ms a decode, and 50 ms for 100 tokens of a prompt; it holds 240 tokens.
         (100, 0.0, 100, False),  # 160 ms of 200
         (100, 0.05, 100, True),  # the step before takes 50 ms of them
         (139, 0.0, 100, False),
         (141, 0.0, 100, True),
-        (30, 0.0, 200, False),  # two steps of 90 ms
-        (45, 0.0, 200, True),  # two of 105 ms
+        (40, 0.0, 200, False),  # 150 ms
+        (41, 0.0, 200, True),  # two steps of 51 ms, and 100 ms
         (500, 9.0, 0, False),  # nobody waits
     ],
 )
