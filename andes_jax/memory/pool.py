@@ -18,17 +18,17 @@ class PageRun(NamedTuple):
 
 
 class Departures:
-    """Counts the pages that would become available as users of pages leave; valid until the pool changes."""
+    """Counts the pages that would become available if users of pages left; valid until the pool changes."""
 
     __slots__ = ("_left", "_references", "pages")
 
-    def __init__(self, references: Sequence[int]) -> None:
+    def __init__(self, references: Sequence[int], kept: Iterable[int]) -> None:
         self._references = references
-        self._left: dict[int, int] = {}
+        self._left = dict.fromkeys(kept, -1)
         self.pages = 0
 
     def add(self, pages: Iterable[int]) -> None:
-        """A user of these pages leaves, too."""
+        """A user of these pages would leave, too."""
         left, references = self._left, self._references
         for page in pages:
             gone = left.get(page, 0) + 1
@@ -166,12 +166,9 @@ class PagePool:
             self._allocator.free(start, count)
             index += count
 
-    def departures(self, users: Iterable[Sequence[int]] = ()) -> Departures:
-        """What would become available if these users, each told by its pages, left, and then others."""
-        departures = Departures(self._references)
-        for pages in users:
-            departures.add(pages)
-        return departures
+    def departures(self, kept: Iterable[int] = ()) -> Departures:
+        """A count of what would become available if users left; not so `kept` pages, which somebody is to share."""
+        return Departures(self._references, kept)
 
     def idle(self, pages: Iterable[int]) -> int:
         """How many of these pages have no user."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from andes_jax.request import Tier
-from andes_jax.scheduling.budget import PreemptionBudget
+from andes_jax.scheduling.displacement import Displacer
 from andes_jax.scheduling.guarantee import Guarantee
 from andes_jax.scheduling.journal import Journal
 from andes_jax.scheduling.ledger import Columns, Ledger
@@ -36,7 +35,7 @@ class Admitter:
         stowage: Stowage,
         policy: Policy,
         limits: SchedulerLimits,
-        budget: PreemptionBudget,
+        displacer: Displacer,
         guarantee: Guarantee,
         journal: Journal,
     ) -> None:
@@ -46,20 +45,21 @@ class Admitter:
         self._stowage = stowage
         self._policy = policy
         self._limits = limits
-        self._budget = budget
+        self._displacer = displacer
         self._guarantee = guarantee
         self._journal = journal
         self._claims: dict[Sequence, None] = {}  # others were displaced for them, and they were not looked at since
         self._candidates: deque[Sequence] = deque()
         self._blocked: Sequence | None = None  # the first candidate that lacked pages
         self._denied: Sequence | None = None  # the first that could not be finished for certain beside those who run
-        self._everyone: list[Sequence] = []  # who ran when `_running` was made
-        self._running: Columns | None = None  # of those who run, for this plan
         self._moment = Moment(0.0, 0, 0.0, 0.0)
         self._next_look_s = 0.0
         self._looking = False
         self._ranked = False
-        self._fruitless = 0
+        self._seated = False  # somebody, in this plan
+        self._fruitless = 0  # searches for pages in this plan
+        self._denials = 0
+        self.passed_over = False  # some of the batch tier, in this plan, for want of tokens
         self.loads: list[PageCopy] = []  # of those admitted in this plan
 
     @property
@@ -75,9 +75,10 @@ class Admitter:
     def begin(self, moment: Moment) -> None:
         """A new plan: decide whether to look at those who wait."""
         self._moment = moment
-        self._blocked = self._denied = self._running = None
-        self._ranked = False
-        self._fruitless = 0
+        self._displacer.begin(moment)
+        self._blocked = self._denied = None
+        self._ranked = self._seated = self.passed_over = False
+        self._fruitless = self._denials = 0
         self.loads = []
         roster = self._roster
         due = roster.changed or moment.now >= self._next_look_s or not roster.running
@@ -101,14 +102,14 @@ class Admitter:
             if sequence.tier in victimless:
                 continue
             if promised == len(roster.leaving) + len(roster.free_slots):
-                victim = next(self._victims(sequence), None)
-                if victim is None:
+                if not self._may_seat(sequence):
+                    continue
+                if not self._displacer.take_slot(sequence):
                     victimless.add(sequence.tier)
                     continue
-                self._displace(victim, sequence)
+                self._claims[sequence] = None
             promised += 1
             budget -= sequence.known
-            self._claims[sequence] = None
 
     def clear(self) -> None:
         """Forget all claims: everybody waits again."""
@@ -128,6 +129,7 @@ class Admitter:
             return None
         if not self._roster.free_slots:
             self._journal.waiting_for("slots")
+            self._roster.changed |= self._seated  # those behind may now be worth a place of others
             return None
         self._rank()
         now = self._moment.now
@@ -137,36 +139,50 @@ class Admitter:
                 return None
             self._candidates.popleft()
             if not batch and sequence.tier is Tier.BATCH:
-                self.out_of_tokens()
+                self.passed_over = self._roster.changed = True
                 continue
             if self._blocked is not None and not self._policy.overtakes(sequence, self._blocked, now):
                 continue
             if self._denied is not None and self._stands_behind_the_denied(sequence):
                 continue
-            tokens = self._tokens_to_seat(sequence)
             # One that could not be finished for certain waits for others of its kind to end, not for pages.
-            if not self._guarantee.may_seat(sequence, self._paging.pages_for(tokens), self._roster.running):
+            if not self._may_seat(sequence):
                 self._denied = self._denied or sequence
+                self._denials += 1
                 continue
-            hit = self._hit(sequence)
-            missing = self._missing(sequence, hit[0], tokens)
-            if missing > 0 and self._fruitless == ATTEMPTS:
+            tokens = self._tokens_to_seat(sequence)
+            # Finding what the cache has of its prompt takes a while, and is no use without pages for the rest.
+            if self._fruitless == ATTEMPTS and self._missing(sequence, [], tokens) > 0:
                 self._blocked = self._blocked or sequence
                 continue
             self._claims.pop(sequence, None)
-            if self._admit(sequence, tokens, hit, missing):
+            if self._admit(sequence, tokens):
+                self._seated = True
                 return sequence
+            self._fruitless += 1
             self._blocked = self._blocked or sequence
-        self._journal.waiting_for("pages" if self._blocked is not None else "others" if self._denied else "nothing")
+        self._journal.waiting_for(self._cause())
         if self._blocked is None and self._denied is None and self._roster.waiting:
             self._roster.changed = True
         return None
+
+    def _cause(self) -> str:
+        """What those who were looked at in vain lack."""
+        if self._blocked is not None:
+            return "pages"
+        return "others" if self._denied is not None else "tokens" if self.passed_over else "nothing"
+
+    def _may_seat(self, sequence: Sequence) -> bool:
+        pages = self._paging.pages_for(self._tokens_to_seat(sequence))
+        return self._guarantee.may_seat(sequence, pages, self._roster.running)
 
     def _stands_behind_the_denied(self, sequence: Sequence) -> bool:
         """Whether seating the sequence would prolong the wait of one that waits for such as it to end."""
         assert self._denied is not None
         if not self._guarantee.covers(sequence):
             return False
+        if self._denials == ATTEMPTS:
+            return True
         return not self._policy.overtakes(sequence, self._denied, self._moment.now)
 
     def _rank(self) -> None:
@@ -188,9 +204,11 @@ class Admitter:
         """Cached pages that the sequence may share, as Paging.find has them."""
         return ([], 0) if self._stowage.holds_pages(sequence) else self._paging.find(sequence)
 
-    def _admit(self, sequence: Sequence, tokens: int, hit: tuple[list[int], int], missing: int) -> bool:
+    def _admit(self, sequence: Sequence, tokens: int) -> bool:
+        hit = self._hit(sequence)
+        missing = self._missing(sequence, hit[0], tokens)
         if missing > 0:
-            if not self._take_pages(sequence, missing):
+            if not self._find_pages(sequence, missing, hit[0]):
                 return False
             hit = self._hit(sequence)
         kept = self._stowage.holds_pages(sequence)
@@ -205,6 +223,18 @@ class Admitter:
         self._note(sequence, kept, loaded)
         self._roster.seat(sequence, self._moment.now)
         return True
+
+    def _find_pages(self, sequence: Sequence, missing: int, shared: list[int]) -> bool:
+        """Free `missing` pages that others hold; False: they are not there yet."""
+        displacer = self._displacer
+        if displacer.spare_pages(sequence, missing, shared):
+            return True
+        if not displacer.take_pages(sequence, missing, shared):
+            return False
+        if not self._roster.leaving and displacer.spare_pages(sequence, missing, shared):
+            return True
+        self._claims[sequence] = None
+        return False
 
     def _note(self, sequence: Sequence, kept: bool, loaded: PageCopy | None) -> None:
         columns = self._columns_of(sequence)
@@ -234,53 +264,6 @@ class Admitter:
         if not running:
             return wanted - pool.available
         return wanted + running + pool.total // 64 - pool.room(sequence.tier)
-
-    def _take_pages(self, sequence: Sequence, missing: int) -> bool:
-        """Free `missing` pages of parked sequences, or by displacing others, all or nobody; False: not there yet."""
-        roster, pool, stowage = self._roster, self._paging.pool, self._stowage
-        wanted = pool.available + missing
-        coming = pool.departures(stowage.parked_pages(keep=sequence))
-        if coming.pages >= missing and stowage.reclaim(wanted, keep=sequence):
-            return True
-        self._fruitless += 1
-        for pages in roster.leaving_pages():
-            coming.add(pages)
-        chosen: list[Sequence] = []
-        if self._policy.preempts:
-            for victim in self._victims(sequence):
-                if coming.pages >= missing:
-                    break
-                chosen.append(victim)
-                coming.add(victim.pages)
-        if coming.pages < missing or not chosen:
-            return False
-        for victim in chosen:
-            self._displace(victim, sequence)
-        if not roster.leaving and stowage.reclaim(wanted, keep=sequence):
-            return True
-        self._claims[sequence] = None
-        return False
-
-    def _displace(self, victim: Sequence, sequence: Sequence) -> None:
-        if self._policy.spends and victim.tier == sequence.tier:
-            self._budget.spend(self._stowage.cost_s(victim), self._moment.now)
-        self._roster.preempt(victim, sequence, self._moment.now)
-
-    def _victims(self, sequence: Sequence) -> Iterator[Sequence]:
-        """Running sequences that may be displaced for this one, the first to go first."""
-        roster, moment = self._roster, self._moment
-        if not roster.running:
-            return
-        if self._running is None:
-            self._everyone = list(roster.running)
-            self._running = self._ledger.columns(roster.rows_running(), moment.now)
-        for index in self._policy.victims(self._columns_of(sequence), self._running, moment).tolist():
-            victim = self._everyone[index]
-            if not roster.preemptable(victim, sequence):
-                continue
-            if self._policy.spends and victim.tier == sequence.tier and not self._budget.allows(moment.now):
-                continue
-            yield victim
 
     def _columns_of(self, sequence: Sequence) -> Columns:
         return self._ledger.columns(rows_of([sequence]), self._moment.now)

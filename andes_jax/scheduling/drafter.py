@@ -11,6 +11,7 @@ from andes_jax.scheduling.limits import SchedulerLimits
 from andes_jax.scheduling.pacing import ChunkPacer
 from andes_jax.scheduling.plan import Admission
 from andes_jax.scheduling.policies.base import Moment, Policy
+from andes_jax.scheduling.prompt_tokens import BatchTurns, PromptTokens
 from andes_jax.scheduling.relief import Relief
 from andes_jax.scheduling.roster import Roster, rows_of
 from andes_jax.scheduling.sequence import Sequence, State
@@ -43,6 +44,7 @@ class Drafter:
         self._haste = haste
         self._limits = limits
         self._times = times
+        self._turns = BatchTurns()
 
     def draft(self, moment: Moment, ahead: StepWork | None) -> Draft:
         """The next step's content; a step with the work `ahead` is still to be done before it."""
@@ -79,23 +81,28 @@ class Drafter:
 
     def _prefill(self, draft: Draft, prefills: list[Sequence], moment: Moment, ahead: StepWork | None) -> None:
         """Spend the step's tokens on prompts: those begun, and those of newcomers that go before or after them."""
-        budget = self._prompt_tokens(draft, moment, ahead)
-        # Of all prompt tokens in the step; others' come first and leave batch prompts what is left of this.
+        most = self._prompt_tokens(draft, moment, ahead)
         expected = moment.now - self._roster.last_reader_s < READERS_EXPECTED_S
-        batch = self._pacer.batch_tokens(draft, budget) if expected and self._roster.has_batch else budget
+        batch = self._pacer.batch_tokens(draft, most) if expected and self._roster.has_batch else most
+        tokens = self._turns.tokens(most, batch)
         for sequence in prefills:
-            while budget > 0 and (newcomer := self._admitter.next(sequence, batch=batch > 0)) is not None:
-                taken = self._start(newcomer, draft, batch if newcomer.tier is Tier.BATCH else budget)
-                budget, batch = budget - taken, batch - taken
-            limit = min(batch if sequence.tier is Tier.BATCH else budget, self._limits.prefill_chunk)
+            self._start_newcomers(draft, tokens, over=sequence)
+            limit = min(tokens.left(sequence.tier), self._limits.prefill_chunk)
             if limit > 0 and sequence.state is State.RUNNING:
-                taken = draft.prefill(sequence, limit)
-                budget, batch = budget - taken, batch - taken
-        while budget > 0 and (newcomer := self._admitter.next(batch=batch > 0)) is not None:
-            taken = self._start(newcomer, draft, batch if newcomer.tier is Tier.BATCH else budget)
-            budget, batch = budget - taken, batch - taken
-        if budget <= 0:
+                tokens.take(sequence.tier, draft.prefill(sequence, limit))
+        self._start_newcomers(draft, tokens)
+        begun = any(sequence.tier is Tier.BATCH for sequence in prefills)
+        self._turns.spent(tokens, wanted=begun or self._admitter.passed_over)
+        if tokens.left(Tier.REALTIME) <= 0:
             self._admitter.out_of_tokens()
+
+    def _start_newcomers(self, draft: Draft, tokens: PromptTokens, over: Sequence | None = None) -> None:
+        """Those who come next; with `over`, those who go before that running sequence's prompt."""
+        while tokens.left(Tier.REALTIME) > 0:
+            newcomer = self._admitter.next(over, batch=tokens.left(Tier.BATCH) > 0)
+            if newcomer is None:
+                return
+            tokens.take(newcomer.tier, self._start(newcomer, draft, tokens.left(newcomer.tier)))
 
     def _prompt_tokens(self, draft: Draft, moment: Moment, ahead: StepWork | None) -> int:
         """Prompt tokens this step may hold."""

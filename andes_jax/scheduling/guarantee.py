@@ -6,7 +6,10 @@ other, each with what is left and what the ones before it gave back. Everything 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+
+import numpy as np
 
 from andes_jax.scheduling.ledger import Ledger
 from andes_jax.scheduling.limits import SchedulerLimits
@@ -24,6 +27,11 @@ class Guarantee:
         self._limits = limits
         self._ledger = ledger
         self._paging = paging
+        self._too_many = math.inf  # pages still to come with which a sequence may not grow, in this plan
+
+    def begin(self) -> None:
+        """Running sequences are about to be asked whether they may grow, several of them."""
+        self._too_many = math.inf
 
     def covers(self, sequence: Sequence) -> bool:
         """Whether the sequence, where it runs, cannot lose its place again."""
@@ -35,12 +43,8 @@ class Guarantee:
         if not self.covers(sequence):
             return True
         covered = [each for each in running if self.covers(each)]
-        if covered:
-            together = rows_of([*covered, sequence])
-            tokens = self._ledger.columns(together, 0.0)
-            expected = (tokens.context + tokens.remaining) / self._paging.page_tokens + 1
-            if expected.sum() > EXPECTED_SHARE * self._paging.pool.total:
-                return False
+        if covered and self._peak_pages([*covered, sequence]) > EXPECTED_SHARE * self._paging.pool.total:
+            return False
         claims = self._claims(covered)
         claims.append((self._paging.pages_for(sequence.goal) - pages, pages))
         return self._safe(claims)
@@ -49,10 +53,25 @@ class Guarantee:
         """Whether the state stays safe when the running sequence takes one more page."""
         if not self.covers(sequence):
             return True
-        claims = self._claims(each for each in running if each is not sequence)
         held = len(sequence.pages)
-        claims.append((self._paging.pages_for(sequence.goal) - held - 1, held + 1))
-        return self._safe(claims)
+        needed = self._paging.pages_for(sequence.goal) - held
+        # Where one may not take a page since another that needs less could then not end, no one that needs more may.
+        if needed >= self._too_many:
+            return False
+        claims = self._claims(each for each in running if each is not sequence)
+        claims.append((needed - 1, held + 1))
+        safe = self._safe(claims)
+        if not safe:
+            self._too_many = needed
+        return safe
+
+    def _peak_pages(self, sequences: list[Sequence]) -> float:
+        """Most pages they are expected to hold at once, if all of them draw a token in each step until they end."""
+        tokens = self._ledger.columns(rows_of(sequences), 0.0)
+        order = np.argsort(tokens.remaining)
+        left = np.arange(len(order), 0, -1)  # who still runs when each of them is about to end
+        held = np.cumsum(tokens.context[order][::-1])[::-1] + left * tokens.remaining[order]
+        return float((held / self._paging.page_tokens + left).max())
 
     def _claims(self, running: Iterable[Sequence]) -> list[tuple[int, int]]:
         """(pages still to come, pages held) of those covered."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from andes_jax.request import Tier
 from andes_jax.scheduling.guarantee import Guarantee
 from andes_jax.scheduling.ledger import Ledger
 from andes_jax.scheduling.paging import Paging
@@ -36,6 +37,7 @@ class Relief:
 
     def serve(self, needy: list[Sequence], moment: Moment) -> None:
         """Grow each of `needy` where possible, preempting running sequences that rank below it."""
+        self._guarantee.begin()
         if self._stowage.reclaim(len(needy)):
             needy = [sequence for sequence in needy if not self._grow(sequence)]
             if not needy:
@@ -43,20 +45,24 @@ class Relief:
         ranked = self._ranked(moment)
         wanting = set(needy)
         promised = 0  # pages on their way to a needy sequence
-        coming = self._paging.pool.departures(self._roster.leaving_pages()).pages
+        coming = self._roster.leaving_pages()
+        victimless: set[Tier] = set()  # of these nobody can take pages, as the best ranked could not
         for sequence in [ranked_one for ranked_one in ranked if ranked_one in wanting]:
             if sequence.state is not State.RUNNING or self._grow(sequence):
+                continue
+            if promised >= coming and sequence.tier in victimless:
                 continue
             if not self._guarantee.may_grow(sequence, self._roster.running):
                 continue
             if promised >= coming:
-                victim = self._victim(sequence, ranked)
+                victim = self._victim(sequence, ranked, wanting)
                 if victim is None:
+                    victimless.add(sequence.tier)
                     continue
                 self._roster.preempt(victim, sequence, moment.now)
                 if self._grow(sequence):
                     continue
-                coming = self._paging.pool.departures(self._roster.leaving_pages()).pages
+                coming = self._roster.leaving_pages()
             promised += 1
 
     def force(self, moment: Moment) -> bool:
@@ -75,21 +81,23 @@ class Relief:
         return False
 
     def _grow(self, sequence: Sequence) -> bool:
-        if not self._guarantee.covers(sequence):
-            return self._stowage.reclaim(1) and self._paging.grow(sequence)
-        if not self._guarantee.may_grow(sequence, self._roster.running):
+        if not self._stowage.reclaim(1):
             return False
-        return self._stowage.reclaim(1) and self._paging.grow(sequence, ahead=False)
+        if not self._guarantee.covers(sequence):
+            return self._paging.grow(sequence)
+        return self._guarantee.may_grow(sequence, self._roster.running) and self._paging.grow(sequence, ahead=False)
 
     def _ranked(self, moment: Moment) -> list[Sequence]:
         running = list(self._roster.running)
         columns = self._ledger.columns(self._roster.rows_running(), moment.now)
         return [running[index] for index in self._policy.keep_order(columns, moment).tolist()]
 
-    def _victim(self, needy: Sequence, ranked: list[Sequence]) -> Sequence | None:
+    def _victim(self, needy: Sequence, ranked: list[Sequence], wanting: set[Sequence]) -> Sequence | None:
+        """The last in rank that may lose its pages to `needy`: also one that stands still itself for want of them."""
         for victim in reversed(ranked):
             if victim is needy:
                 return None
-            if self._roster.preemptable(victim, needy) and self._policy.takes_pages(needy, victim):
+            takes = victim in wanting or self._policy.takes_pages(needy, victim)
+            if takes and self._roster.preemptable(victim, needy):
                 return victim
         return None

@@ -191,9 +191,12 @@ class Roster:
             self._paging.release(sequence)
         self._wait(sequence)
 
-    def leaving_pages(self) -> list[list[int]]:
-        """The pages of each sequence that leaves: those that no other uses come free as steps are committed."""
-        return [sequence.pages for sequence in self.leaving]
+    def leaving_pages(self) -> int:
+        """Pages that come free as the steps in flight are committed."""
+        coming = self._paging.pool.departures()
+        for sequence in self.leaving:
+            coming.add(sequence.pages)
+        return coming.pages
 
     def hold_all_but(self, allowed: frozenset[str] | None, now: float) -> None:
         """Admit only these ids from now on (None: all). Nothing may be in flight; whoever runs waits again."""

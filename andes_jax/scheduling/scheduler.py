@@ -19,6 +19,7 @@ from andes_jax.request import FinishReason, Refusal, Request
 from andes_jax.scheduling.admission import Admitter
 from andes_jax.scheduling.advance import Advance, Advancer
 from andes_jax.scheduling.budget import PreemptionBudget
+from andes_jax.scheduling.displacement import Displacer
 from andes_jax.scheduling.draft import Draft
 from andes_jax.scheduling.drafter import Drafter
 from andes_jax.scheduling.guarantee import Guarantee
@@ -76,10 +77,13 @@ class Scheduler:
         self.ledger = Ledger(predictor or LengthHistory())
         self.stowage = Stowage(self.paging, HostPages(host_pages), self.times, self.journal)
         self.roster = Roster(limits, self.paging, self.ledger, self.stowage, self.journal)
-        guarantee, budget = Guarantee(limits, self.paging, self.ledger), PreemptionBudget(limits.preempt_share)
+        guarantee = Guarantee(limits, self.paging, self.ledger)
+        displacer = Displacer(
+            self.roster, self.ledger, self.paging, self.stowage, policy, PreemptionBudget(limits.preempt_share)
+        )
         self._relief = Relief(self.roster, self.ledger, self.paging, self.stowage, policy, guarantee)
         self.admitter = Admitter(
-            self.roster, self.ledger, self.paging, self.stowage, policy, limits, budget, guarantee, self.journal
+            self.roster, self.ledger, self.paging, self.stowage, policy, limits, displacer, guarantee, self.journal
         )
         self._haste = Haste(self.times, limits)
         self._drafter = Drafter(

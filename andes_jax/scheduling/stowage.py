@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from andes_jax.memory.host import HostPages
 from andes_jax.scheduling.journal import Journal
 from andes_jax.scheduling.paging import Paging
@@ -52,20 +54,26 @@ class Stowage:
         """Whether the sequence kept its pages on the device."""
         return sequence in self._parked
 
-    def reclaim(self, pages: int, keep: Sequence | None = None) -> bool:
+    def reclaim(self, pages: int) -> bool:
         """Take pages from parked sequences until so many are available, the least urgent first; False: too few."""
         pool = self._paging.pool
         if self._parked and pool.available < pages:
-            for sequence in sorted(self._parked, key=lambda s: (not s.paused, -s.tier, -s.order)):
-                if sequence is not keep:
-                    self._stow(sequence)
-                    if pool.available >= pages:
-                        break
+            for sequence in self.parked_sequences():
+                self._stow(sequence)
+                if pool.available >= pages:
+                    break
         return pool.available >= pages
 
-    def parked_pages(self, keep: Sequence | None = None) -> list[list[int]]:
-        """The pages of each parked sequence, which may be reclaimed."""
-        return [sequence.pages for sequence in self._parked if sequence is not keep]
+    def parked_sequences(self, keep: Sequence | None = None) -> list[Sequence]:
+        """Those that hold device pages without running, but for one, the least urgent first."""
+        parked = [sequence for sequence in self._parked if sequence is not keep]
+        parked.sort(key=lambda sequence: (not sequence.paused, -sequence.tier, -sequence.order))
+        return parked
+
+    def stow(self, sequences: Iterable[Sequence]) -> None:
+        """Take the pages of these parked sequences."""
+        for sequence in sequences:
+            self._stow(sequence)
 
     def cost_s(self, sequence: Sequence) -> float:
         """Seconds of the machine's time that taking the sequence's pages will cost, the cheaper way."""

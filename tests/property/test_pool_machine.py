@@ -58,10 +58,15 @@ class PoolMachine(RuleBasedStateMachine):
     def close(self, data):
         """Some go together; what they give is told before they do."""
         leave = data.draw(st.sets(st.integers(0, len(self.holders) - 1), min_size=1, max_size=3))
-        told, available = self.pool.departures(self.holders[index].pages for index in leave), self.pool.available
+        kept = data.draw(st.sets(st.sampled_from(sorted({page for holder in self.holders for page in holder.pages}))))
+        told, without, available = self.pool.departures(), self.pool.departures(kept), self.pool.available
+        for index in leave:
+            told.add(self.holders[index].pages)
+            without.add(self.holders[index].pages)
         for index in sorted(leave, reverse=True):
             self.pool.release(self.holders.pop(index).pages)
         assert self.pool.available - available == told.pages
+        assert told.pages - without.pages == self.pool.idle(kept)
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data())

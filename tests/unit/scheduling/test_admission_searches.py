@@ -139,3 +139,82 @@ def test_the_pages_one_kept_are_no_reason_to_wait_for_more():
     rig.commit()
     rig.run()
     assert tuple(rig.got["urgent"]) == expected_ids(request) and tuple(rig.got["batch"]) == expected_ids(batch)
+
+
+def test_nobody_is_displaced_for_pages_that_the_newcomer_shares_with_it():
+    """Had these left, the newcomer would need their pages itself, and lack as many as before."""
+    rig = Rig(
+        policy="three_tier", slots=8, pages=42, page_tokens=4, max_model_len=150, step_tokens=128, prefill_chunk=128
+    )
+    shared = [index % 97 for index in range(41)]
+    rig.add(make_request("firm", [9] * 88, 3, tier=REALTIME))
+    rig.step()
+    for name in "vw":
+        rig.add(make_request(name, [*shared, ord(name)], 30, tier=STREAMING))
+        rig.step()
+        rig.step()
+    rig.add(make_request("new", shared[:40] + [1, 2, 3, 4] * 8, 4, tier=REALTIME))
+    while "firm" in rig.scheduler.roster.live:
+        assert rig.step().why["displaced"] == []
+    rig.run()
+
+
+def test_a_slot_that_comes_free_anyway_is_nobodys_until_it_is_free():
+    """Less urgent work that waits for it does not come before somebody who arrives meanwhile."""
+    for tier in (STREAMING, BATCH):
+        rig = Rig(policy="three_tier", slots=1)
+        rig.add(make_request("ends", [1, 2, 3], 40, tier=REALTIME), make_request("waits", [4, 5, 6], 30, tier=tier))
+        for _ in range(5):
+            rig.step()
+        rig.scheduler.cancel("ends")
+        rig.plan()
+        while rig.in_flight:
+            rig.commit()
+        rig.add(make_request("urgent", [7, 8, 9], 4, tier=REALTIME, arrived_s=rig.now))
+        rig.plan()
+        assert rig.running() == ["urgent"] and rig.scheduler.roster.preemptions == 0
+        rig.commit()
+        rig.run()
+
+
+def test_who_is_left_when_the_slots_are_given_out_is_looked_at_again_at_once():
+    rig, _ = full_of(BATCH, slots=2)
+    rig.scheduler.cancel("BATCH0")
+    while rig.in_flight:
+        rig.commit()
+    rig.add(*[make_request(f"u{index}", [9], 4, tier=REALTIME, arrived_s=rig.now) for index in range(2)])
+    rig.plan()
+    assert "u0" in rig.running() and rig.scheduler.roster.changed
+    assert rig.plan().why["displaced"] == [("BATCH1", "u1")]
+    while rig.in_flight:
+        rig.commit()
+    rig.run()
+
+
+def test_nobody_loses_a_slot_to_one_that_could_not_be_finished_for_certain():
+    rig = Rig(policy="three_tier", slots=2, pages=33, page_tokens=4, max_model_len=128, prefix=False, max_preempt=1)
+    for name, prompt, tier in (("firm", 40, STREAMING), ("new", 20, REALTIME)):
+        rig.add(make_request(name, range(prompt), 60, tier=tier))
+        rig.scheduler.roster.live[name].preempt_count = 1
+        if name == "firm":
+            rig.step()
+            rig.add(make_request("batch", [1], 30, tier=BATCH))
+            for _ in range(3):
+                rig.step()
+    for _ in range(20):
+        rig.now += 0.1
+        assert rig.step().why["displaced"] == []
+    rig.run()
+
+
+def test_what_the_cache_has_of_prompts_is_looked_for_a_few_times_a_plan(monkeypatch):
+    rig = Rig(policy="three_tier", slots=32, pages=9, page_tokens=4)
+    rig.add(make_request("runs", [1] * 20, 8, tier=REALTIME))
+    rig.step()
+    looks = []
+    find = rig.scheduler.paging.find
+    monkeypatch.setattr(rig.scheduler.paging, "find", lambda sequence: looks.append(1) or find(sequence))
+    rig.add(*[make_request(f"w{index}", [2] * 24, 4, tier=REALTIME) for index in range(20)])
+    rig.step()
+    assert len(looks) == ATTEMPTS
+    rig.run()

@@ -65,6 +65,7 @@ def test_by_hand():
     assert machine.owner.may_seat(machine.claim(7, 0), 3, [one])
     four = machine.claim(5, 4)
     assert not machine.owner.may_grow(one, [one, four]), "2 left, and 4 and 5 wanted"
+    machine.owner.begin()
     assert machine.owner.may_grow(one, [one, machine.claim(2, 4)]), "the other ends with the 2 left, and gives back 6"
 
 
@@ -111,3 +112,22 @@ def test_the_answer_is_that_of_trying_every_order(total, others, asking):
     assert seated <= safe
     if not covered or 1.5 * (len(covered) + 1) < 0.85 * total:  # they are expected to fit: a page and a half each
         assert seated == safe
+
+
+@given(
+    st.integers(4, 20),
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4)), min_size=1, max_size=6),
+    st.permutations(range(6)),
+)
+def test_who_was_refused_a_page_speaks_for_all_who_need_as_many_or_more(total, claims, order):
+    """In a safe state, those asked one after the other are answered as each would be alone."""
+    machine = Machine(total)
+    running = [machine.claim(needed, held) for needed, held in claims]
+    if sum(held for _, held in claims) > total or not can_all_end(total, claims):
+        return
+    machine.owner.begin()
+    for index in order:
+        if index < len(running) and claims[index][0] > 0:
+            together = machine.owner.may_grow(running[index], running)
+            machine_alone = Guarantee(machine.owner._limits, machine.owner._paging, machine.ledger)
+            assert together == machine_alone.may_grow(running[index], running)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from andes_jax.request import FinishReason, Tier
@@ -145,3 +147,56 @@ def test_nobody_is_forced_to_give_way_to_itself():
     owner, relief, (first, last) = stuck_for_pages()
     owner.roster.finish(first, FinishReason.CANCELLED)
     assert not relief.force(at(1.0)) and last.state is State.RUNNING
+
+
+@pytest.mark.parametrize("lengths", [(60,), (20, 60, 120), (10, 200)])
+def test_batch_work_that_cannot_all_grow_gets_as_much_done_as_in_order_of_arrival(lengths):
+    """Nobody takes pages of batch work that gets on, but what stands still makes way for the rest."""
+
+    def steps(policy: str) -> int:
+        rig = Rig(
+            policy=policy, slots=16, pages=129, page_tokens=4, step_tokens=1024, prefill_chunk=256, max_model_len=256,
+            prefix=False,
+        )  # fmt: skip
+        draw = Random(7)
+        rig.add(*[make_request(f"b{index}", [1] * draw.randint(4, 16), draw.choice(lengths), tier=Tier.BATCH)
+                  for index in range(48)])  # fmt: skip
+        count = 0
+        while rig.scheduler.has_work:
+            rig.now += 0.02
+            rig.step()
+            count += 1
+            assert count < 5000
+        return count
+
+    assert steps("three_tier") <= 1.1 * steps("fcfs")
+
+
+@pytest.mark.parametrize("max_preempt", [0, 3])
+def test_work_per_plan_grows_no_faster_than_the_number_of_those_who_lack_pages(max_preempt, monkeypatch):
+    def asked(count: int) -> float:
+        rig = Rig(
+            policy="three_tier", slots=count, pages=(2 * count if max_preempt else 6 * count) + 1, page_tokens=4,
+            step_tokens=16 * count, max_model_len=32, max_preempt=max_preempt, prefix=False,
+        )  # fmt: skip
+        roster, guarantee, asks = rig.scheduler.roster, rig.scheduler.admitter._guarantee, [0]
+        preemptable, claims = roster.preemptable, guarantee._claims
+        monkeypatch.setattr(roster, "preemptable", lambda *told: asks.append(1) or preemptable(*told))
+
+        def counted(running):
+            running = list(running)
+            asks.extend([1] * len(running))
+            return claims(running)
+
+        monkeypatch.setattr(guarantee, "_claims", counted)
+        rig.add(*[make_request(f"b{index}", [1] * 3, 20, tier=Tier.BATCH) for index in range(count)])
+        most = 0
+        while rig.scheduler.has_work:
+            rig.now += 0.01
+            asks.clear()
+            plan = rig.step()
+            if not plan.admissions:
+                most = max(most, len(asks))
+        return most / count
+
+    assert asked(128) <= 2 * max(asked(32), 4)

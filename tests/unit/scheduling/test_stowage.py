@@ -19,8 +19,8 @@ def test_parked_pages_are_taken_only_as_far_as_needed_the_least_urgent_first():
     taker = owner.running("taker", prompt=4)
     for sequence in waits.values():
         owner.roster.preempt(sequence, taker, 0.0)
-    parked = [sequence.pages for sequence in (paused, *waits.values())]
-    assert owner.stowage.parked == 4 and owner.stowage.parked_pages() == parked and owner.pool.available == 15
+    urgent_last = [paused, waits["new"], waits["old"], waits["rt"]]
+    assert owner.stowage.parked_sequences() == urgent_last and owner.pool.available == 15
     gone: list[str] = []
     for wanted in (15, 16, 18, 20, 22, 23):
         assert owner.stowage.reclaim(wanted)
@@ -36,10 +36,9 @@ def test_parked_pages_are_taken_only_as_far_as_needed_the_least_urgent_first():
 def test_the_one_that_asks_keeps_its_own():
     owner = parts(pages=5, slots=3)
     asks, other = owner.parked("asks", BATCH, prompt=8), owner.parked("other", REALTIME, prompt=4)
-    assert owner.stowage.parked_pages(keep=asks) == [other.pages]
-    assert owner.stowage.reclaim(2, keep=asks)
+    assert owner.stowage.parked_sequences(keep=asks) == [other]
+    owner.stowage.stow([other])
     assert asks.pages and not other.pages
-    assert not owner.stowage.reclaim(3, keep=asks) and asks.pages
 
 
 def test_what_is_cheaper_to_copy_is_saved_and_comes_back():

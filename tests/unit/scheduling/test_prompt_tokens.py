@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from andes_jax.request import Tier
+from andes_jax.scheduling.pacing import LEAST_TOKENS
+from andes_jax.scheduling.prompt_tokens import MOST_WITHOUT, BatchTurns, PromptTokens
+from tests.fakes import Rig, expected_ids, make_request
+from tests.unit.scheduling.parts import known_times
+
+REALTIME, STREAMING, BATCH = Tier
+
+
+def test_others_come_first_and_leave_batch_prompts_the_rest_of_their_part():
+    tokens = PromptTokens(200, 64)
+    assert tokens.left(BATCH) == 64 and tokens.left(REALTIME) == tokens.left(STREAMING) == 200
+    tokens.take(REALTIME, 40)
+    assert tokens.left(BATCH) == 24 and tokens.left(STREAMING) == 160
+    tokens.take(BATCH, 24)
+    assert tokens.left(BATCH) == 0 and tokens.left(REALTIME) == 136 and tokens.batch_taken == 24
+
+
+def test_in_their_turn_their_part_is_kept_for_them():
+    tokens = PromptTokens(200, 0, turn=True)
+    assert tokens.left(BATCH) == LEAST_TOKENS and tokens.left(REALTIME) == 200 - LEAST_TOKENS
+    tokens.take(REALTIME, 200 - LEAST_TOKENS)
+    assert tokens.left(REALTIME) == 0 and tokens.left(BATCH) == LEAST_TOKENS
+
+
+@given(
+    st.integers(0, 500),
+    st.integers(0, 500),
+    st.booleans(),
+    st.lists(st.tuples(st.sampled_from(list(Tier)), st.integers(0, 300))),
+)
+def test_nobody_gets_more_than_there_is(most, batch, turn, wishes):
+    tokens, spent = PromptTokens(most, batch, turn=turn), 0
+    for tier, wish in wishes:
+        taken = min(wish, tokens.left(tier))
+        assert taken >= 0
+        tokens.take(tier, taken)
+        spent += taken
+    assert spent <= most and tokens.batch_taken <= max(batch, LEAST_TOKENS if turn else 0)
+
+
+def test_a_turn_comes_after_steps_without_and_only_where_somebody_wants_it():
+    turns = BatchTurns()
+    for wanted in (False, True):
+        for _ in range(MOST_WITHOUT):
+            tokens = turns.tokens(100, 0)
+            assert tokens.left(BATCH) == 0
+            turns.spent(tokens, wanted=wanted)
+    tokens = turns.tokens(100, 0)
+    assert tokens.left(BATCH) == LEAST_TOKENS
+    tokens.take(BATCH, 9)
+    turns.spent(tokens, wanted=True)
+    assert turns.tokens(100, 0).left(BATCH) == 0
+
+
+@pytest.mark.parametrize("prompt", [32, 64, 100])
+@pytest.mark.parametrize("step_s", [0.005, 0.02])
+def test_batch_work_gets_on_beside_prompts_that_never_end(prompt, step_s):
+    """Others fill the part of each step that batch prompts may have, though steps have room for more."""
+    times = known_times(step=step_s, prefill=0.00005)
+    rig = Rig(
+        policy="three_tier", slots=8, pages=2000, step_tokens=264, prefill_chunk=256, max_model_len=512, prefix=False,
+        times=times,
+    )  # fmt: skip
+    batch = make_request("batch", range(90), 20, tier=BATCH)
+    rig.add(batch)
+    for number in range(400):
+        if "batch" not in rig.scheduler.roster.live:
+            break
+        rig.now += 0.03
+        rig.add(make_request(f"r{number}", [number % 97] * prompt, 2, tier=REALTIME, arrived_s=rig.now))
+        rig.step()
+    assert tuple(rig.got["batch"]) == expected_ids(batch)
+
+
+def test_a_batch_prompt_that_lacks_tokens_is_said_to():
+    rig = Rig(
+        policy="three_tier", slots=8, pages=2000, step_tokens=264, prefill_chunk=256, max_model_len=512,
+        times=known_times(step=0.02, prefill=0.00005),
+    )  # fmt: skip
+    rig.add(make_request("r0", [1] * 100, 2, tier=REALTIME), make_request("batch", range(90), 2, tier=BATCH))
+    rig.step()
+    rig.now = 0.03
+    rig.add(make_request("r1", [2] * 100, 2, tier=REALTIME, arrived_s=rig.now))
+    rig.step()
+    (wait,) = rig.scheduler.journal.explain("batch")["waits"]
+    assert wait["for"].get("tokens") == pytest.approx(0.03)
+    rig.run()
