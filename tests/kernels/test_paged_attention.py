@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import cache
 
 import jax
@@ -163,6 +165,18 @@ def test_only_mosaic_bounds_what_a_pool_may_be():
         api.check(name, **sizes)
     with pytest.raises(ValueError, match="not in float32"):
         api.check("mosaic", **sizes)
+
+
+def test_pallas_is_imported_for_gpus_alone():
+    """It takes half a second of every start."""
+    code = (
+        "import sys; from kernels_pallas.paged_attention import api;"
+        "api.pool_shape({name!r}, pages=2, page_tokens=16, kv_heads=1, head_dim=8);"
+        "print('jax.experimental.pallas.mosaic_gpu' in sys.modules)"
+    )
+    for name, imported in (("native", "False"), ("mosaic", "True")):
+        command = [sys.executable, "-c", code.format(name=name)]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == imported
 
 
 def test_shapes_that_do_not_fit_are_errors():
