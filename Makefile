@@ -53,7 +53,7 @@ $(OLDEST_INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/environm
 test-kernels: install  ## all cases of the interpreted GPU kernels; make test runs a quarter of them
 	$(BIN)/python -m pytest -q -m "slow or not slow" tests/kernels
 
-check-gpu-codegen: install  ## compile the GPU kernels, without a GPU, and judge the code; in .venv-gpu-codegen (140 MB)
+check-gpu-codegen: install  ## compile GPU kernels and a decode step, without a GPU, and judge them; in .venv-gpu-codegen (200 MB)
 	@scripts/gpu_codegen/install.sh $(GPU_CODEGEN) "$$($(BIN)/python -c 'import jax; print(jax.__version__)')"
 	@$(GPU_CODEGEN)/bin/python -m scripts.gpu_codegen $(ARGS)
 

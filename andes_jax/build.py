@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from andes_jax.engine import Engine
 from andes_jax.failure import UserError
 from andes_jax.memory.pool import PagePool
 from andes_jax.memory.prefix import PrefixCache
-from andes_jax.model.attention import NativeUnavailable, prepare_implementation
+from andes_jax.model.attention import NativeUnavailable, check_pool, pool_shape, prepare_implementation
 from andes_jax.model.checkpoints import Checkpoint, open_checkpoint
 from andes_jax.model.decoder import abstract_decoder, fill
 from andes_jax.model.spec import ModelSpec
@@ -108,9 +109,11 @@ def fit(config: Config, spec: ModelSpec, device: Device) -> Fit:
             f"model.max_model_len is {max_model_len}, but this model was made for {spec.max_position} tokens"
         )
     page_tokens = config.engine.page_tokens or device.page_tokens
-    page_bytes = 2 * spec.layers * spec.kv_heads * spec.head_dim * page_tokens * dtype.itemsize
+    implementation = _implementation(config, spec, device, page_tokens, dtype)
+    page_bytes = spec.layers * math.prod(pool_shape(implementation, spec, 1, page_tokens)) * dtype.itemsize
     table_width = -(-max_model_len // page_tokens)
-    pages = _pool_pages(config, device, page_bytes, table_width)
+    weight_bytes = spec.parameters * dtype.itemsize
+    pages = _pool_pages(config, device.pool_budget(weight_bytes), page_bytes, table_width)
     limits = SchedulerLimits(
         max_sequences=config.engine.max_sequences,
         max_model_len=max_model_len,
@@ -121,12 +124,6 @@ def fit(config: Config, spec: ModelSpec, device: Device) -> Fit:
         warmup_steps=config.scheduling.warmup_iters,
         realtime_aim_s=config.scheduling.realtime_aim,
     )
-    try:
-        implementation = prepare_implementation(
-            config.engine.attention, device.platform, config.engine.compile_cache_dir
-        )
-    except (NativeUnavailable, ValueError) as error:
-        raise BuildError(str(error)) from error
     ladder = Ladder.for_limits(limits.max_sequences, limits.prefill_chunk, lone_row=dtype == jnp.float32)
     sizes = RunnerSizes(
         max_sequences=limits.max_sequences,
@@ -144,7 +141,7 @@ def fit(config: Config, spec: ModelSpec, device: Device) -> Fit:
         dtype,
         limits,
         sizes,
-        weight_bytes=spec.parameters * dtype.itemsize,
+        weight_bytes=weight_bytes,
         pool_bytes=pages * page_bytes,
         staging_bytes=sizes.staging_pages * page_bytes,
         host_bytes=sizes.host_pages * page_bytes,
@@ -238,13 +235,24 @@ def describe(chosen: Fit, policy: str) -> str:
     )
 
 
-def _pool_pages(config: Config, device: Device, page_bytes: int, table_width: int) -> int:
+def _implementation(config: Config, spec: ModelSpec, device: Device, page_tokens: int, dtype: jnp.dtype) -> str:
+    """Of paged attention, ready to use and fit for the pool."""
+    try:
+        wanted = config.engine.attention
+        implementation = prepare_implementation(wanted, device.platform, config.engine.compile_cache_dir)
+        check_pool(implementation, spec, page_tokens, dtype)
+    except (NativeUnavailable, ValueError) as error:
+        raise BuildError(str(error)) from error
+    return implementation
+
+
+def _pool_pages(config: Config, budget: int, page_bytes: int, table_width: int) -> int:
     """Pages of the pool with page 0, which is scratch."""
     wanted = config.engine.max_sequences * table_width + 1
     given = config.engine.kv_pool_bytes
-    pages = given // page_bytes if given is not None else min(wanted, device.pool_budget() // page_bytes)
+    pages = given // page_bytes if given is not None else min(wanted, budget // page_bytes)
     if pages < 2:
-        size = format_byte_size(given if given is not None else device.pool_budget())
+        size = format_byte_size(given if given is not None else budget)
         raise BuildError(
             f"a key-value cache of {size} holds no page of {format_byte_size(page_bytes)}; raise engine.kv_pool_bytes"
         )

@@ -63,9 +63,10 @@ class EngineSettings(Section):
         description="Host memory for the keys and values of paused replies; 0 recomputes them when they go on.",
     )
     max_waiting: int = Field(ge=0, le=1_000_000, description="Requests that may wait before more are refused with 503.")
-    attention: Literal["auto", "native", "xla"] = Field(
-        description="Paged attention: native is C++ that is compiled for this CPU at the first start, xla needs no "
-        "compiler and is slower; auto takes native where there is a C++ compiler."
+    attention: Literal["auto", "native", "xla", "mosaic"] = Field(
+        description="Paged attention: native is C++ that is compiled for this CPU at the first start, mosaic is "
+        "kernels for NVIDIA GPUs of CUDA capability 8.0, 8.6 and 9.0, xla runs everywhere and is slower; auto takes "
+        "mosaic on GPUs, native on CPUs with a C++ compiler, and else xla."
     )
     prefix_cache: bool = Field(description="Reuse the keys and values of a beginning that prompts have in common.")
     compile_cache_dir: Path = Field(

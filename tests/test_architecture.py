@@ -25,7 +25,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "andes_jax.commands.progress": "tests/unit/commands/test_generate.py",
     "andes_jax.text.backends": "tests/unit/text/test_gguf_tokenizer.py",
     "andes_jax.text.vocabulary": "tests/unit/text/test_gguf_tokenizer.py",
-    "andes_jax.model.attention": "tests/unit/model/test_decoder.py",
     "andes_jax.model.layers": "tests/unit/model/test_decoder.py",
     "andes_jax.runtime.programs": "tests/unit/runtime/test_runner.py",
     "kernels_pallas.paged_attention.mosaic.common": "tests/kernels/mosaic/test_hopper_prefill.py",

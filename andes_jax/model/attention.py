@@ -14,28 +14,52 @@ from andes_jax.model.spec import ModelSpec
 from kernels_pallas.paged_attention import api as paged
 from kernels_pallas.paged_attention.api import AttentionOptions, NativeUnavailable
 
-__all__ = ["Attention", "NativeUnavailable", "pool_shape", "prepare_implementation"]
+__all__ = ["Attention", "NativeUnavailable", "check_pool", "pool_shape", "prepare_implementation"]
 
 logger = logging.getLogger(__name__)
+
+
+# Implementations that run on one platform only; the others run everywhere.
+_PLATFORMS = {"native": "cpu", "mosaic": "cuda"}
 
 
 def prepare_implementation(wanted: str, platform: str, folder: Path) -> str:
     """The implementation that a setting means on a platform ("cpu", "cuda"), made ready to use.
 
     "auto" is the fastest that this machine can have; what has to be compiled for it is kept in `folder`.
-    Raises NativeUnavailable where the wanted one cannot be had, ValueError where the platform has none.
+    Raises NativeUnavailable where the wanted one cannot be had, ValueError where it is for another platform.
     """
-    if platform != "cpu":
-        raise ValueError(f"no paged attention for {platform} yet; run on the CPU backend (JAX_PLATFORMS=cpu)")
-    if wanted != "auto":
-        paged.prepare(wanted, folder)
-        return wanted
+    if wanted == "auto":
+        return "mosaic" if platform == "cuda" else _fastest_on_cpus(folder)
+    only = _PLATFORMS.get(wanted, platform)
+    if only != platform:
+        raise ValueError(f"{wanted} attention runs on {only} and not on {platform}; auto takes one that fits")
+    paged.prepare(wanted, folder)
+    return wanted
+
+
+def _fastest_on_cpus(folder: Path) -> str:
     try:
         paged.prepare("native", folder)
     except NativeUnavailable as reason:
         logger.warning("attention runs on xla, which is slower: %s", reason)
         return "xla"
     return "native"
+
+
+def check_pool(implementation: str, spec: ModelSpec, page_tokens: int, dtype: jnp.dtype) -> None:
+    """Raises ValueError where an implementation cannot serve a model from such a pool on JAX's device."""
+    try:
+        paged.check(
+            implementation,
+            page_tokens=page_tokens,
+            heads=spec.heads,
+            kv_heads=spec.kv_heads,
+            head_dim=spec.head_dim,
+            dtype=dtype,
+        )
+    except ValueError as error:
+        raise ValueError(f"{error}; xla attention has no such bounds and is slower") from error
 
 
 def pool_shape(implementation: str, spec: ModelSpec, pages: int, page_tokens: int) -> tuple[int, ...]:

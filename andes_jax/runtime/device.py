@@ -34,11 +34,11 @@ class Device:
     def page_tokens(self) -> int:
         return CPU_PAGE_TOKENS if self.platform == "cpu" else GPU_PAGE_TOKENS
 
-    def pool_budget(self) -> int:
-        """Bytes the key-value pool may take where nobody said."""
+    def pool_budget(self, weight_bytes: int) -> int:
+        """Bytes the key-value pool may take where nobody said, before weights of `weight_bytes` are loaded."""
         if self.platform == "cpu":
             return int(min(self.memory_bytes * CPU_POOL_SHARE, self.free_bytes * 0.5))
-        return int(self.free_bytes * GPU_POOL_SHARE)
+        return int(max(0, self.free_bytes - weight_bytes) * GPU_POOL_SHARE)
 
     def dtype(self, name: str) -> jnp.dtype:
         """The dtype a setting names; auto is what the device multiplies fastest."""

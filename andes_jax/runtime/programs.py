@@ -43,20 +43,35 @@ class Programs:
     """
 
     def __init__(self, decoder: Decoder, table_width: int) -> None:
-        graph, weights = nnx.split(decoder)
-        leaves, treedef = jax.tree.flatten(weights)
+        rebuild, leaves = taken_apart(decoder)
         self.device = jax.devices()[0]
         # Committed to the device, as pools and state are: jax.jit compiles anew for the same shapes placed another way,
         # and some checkpoints give committed arrays and some do not.
         self.leaves = jax.device_put(leaves, self.device)
 
-        def rebuild(leaves: list[jax.Array]) -> Decoder:
-            return nnx.merge(graph, jax.tree.unflatten(treedef, leaves))
-
-        # donated: pools and sampling state are updated in place, and the arrays passed in are gone afterwards
-        self.compute: Callable[..., Computed] = jax.jit(partial(_compute, rebuild, table_width), donate_argnums=(1,))
+        self.compute = compute_program(rebuild, table_width)
+        # donated: the state is updated in place, and the arrays passed in are gone afterwards
         self.pick: Callable[..., Picked] = jax.jit(_pick, donate_argnums=(1,))
         self.score: Callable[..., Scores] = jax.jit(partial(_score, rebuild))
+
+
+def taken_apart(decoder: Decoder) -> tuple[Callable[[list[jax.Array]], Decoder], list[jax.Array]]:
+    """A decoder's weights, or their shapes where it is abstract, and what makes a decoder of such weights again."""
+    graph, weights = nnx.split(decoder)
+    leaves, treedef = jax.tree.flatten(weights)
+
+    def rebuild(leaves: list[jax.Array]) -> Decoder:
+        return nnx.merge(graph, jax.tree.unflatten(treedef, leaves))
+
+    return rebuild, leaves
+
+
+def compute_program(rebuild: Callable[[list[jax.Array]], Decoder], table_width: int) -> jax.stages.Wrapped:
+    """One step's forward pass, jitted: from weights, pools, drawn tokens and packed rows to `Computed`.
+
+    The pools are donated: they are updated in place, and the arrays passed in are gone afterwards.
+    """
+    return jax.jit(partial(_compute, rebuild, table_width), donate_argnums=(1,))
 
 
 def _compute(

@@ -5,25 +5,78 @@ Shapes use R rows (sequences), Q new tokens per row, H query heads, K key/value 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from typing import Protocol
 
 import jax
+import jax.numpy as jnp
 
 from kernels_pallas.native_library import NativeUnavailable
 from kernels_pallas.paged_attention import native, reference, xla
 from kernels_pallas.paged_attention.options import AttentionOptions
 
-__all__ = ["IMPLEMENTATIONS", "AttentionOptions", "NativeUnavailable", "attend", "pool_shape", "prepare", "write"]
+__all__ = [
+    "IMPLEMENTATIONS",
+    "AttentionOptions",
+    "NativeUnavailable",
+    "attend",
+    "check",
+    "pool_shape",
+    "prepare",
+    "write",
+]
 
-IMPLEMENTATIONS: dict[str, ModuleType] = {"reference": reference, "xla": xla, "native": native}
+
+class Implementation(Protocol):
+    """The operations in one way; arguments are those of the functions below."""
+
+    def pool_shape(self, pages: int, page_tokens: int, kv_heads: int, head_dim: int, /) -> tuple[int, ...]: ...
+
+    def write(
+        self,
+        pool: jax.Array,
+        keys: jax.Array,
+        values: jax.Array,
+        table: jax.Array,
+        first: jax.Array,
+        count: jax.Array,
+        /,
+    ) -> jax.Array: ...
+
+    def attend(
+        self,
+        queries: jax.Array,
+        pool: jax.Array,
+        table: jax.Array,
+        first: jax.Array,
+        count: jax.Array,
+        options: AttentionOptions,
+        sinks: jax.Array | None,
+        /,
+    ) -> jax.Array: ...
 
 
-def implementation_named(name: str) -> ModuleType:
-    """The module that implements the operations. Raises ValueError for a name that does not exist."""
+def _mosaic() -> Implementation:
+    # imported where it is asked for: Pallas for GPUs takes longer to import than all else here, and CPUs do without
+    from kernels_pallas.paged_attention.mosaic.attention import MosaicAttention
+
+    return MosaicAttention()
+
+
+IMPLEMENTATIONS: dict[str, Callable[[], Implementation]] = {
+    "reference": lambda: reference,
+    "xla": lambda: xla,
+    "native": lambda: native,
+    "mosaic": _mosaic,
+}
+
+
+def implementation_named(name: str) -> Implementation:
+    """What implements the operations. Raises ValueError for a name that does not exist."""
     if name not in IMPLEMENTATIONS:
         raise ValueError(f"no paged attention named {name!r}; there are {', '.join(sorted(IMPLEMENTATIONS))}")
-    return IMPLEMENTATIONS[name]
+    return IMPLEMENTATIONS[name]()
 
 
 def prepare(name: str, folder: Path) -> None:
@@ -33,6 +86,14 @@ def prepare(name: str, folder: Path) -> None:
     """
     if name == "native":
         native.prepare(folder)
+
+
+def check(name: str, *, page_tokens: int, heads: int, kv_heads: int, head_dim: int, dtype: jnp.dtype) -> None:
+    """Raises ValueError where an implementation has no way for a pool of such sizes and numbers on JAX's device."""
+    if name == "mosaic":
+        from kernels_pallas.paged_attention.mosaic.attention import MosaicAttention
+
+        MosaicAttention().check(page_tokens, heads, kv_heads, head_dim, dtype)
 
 
 def pool_shape(name: str, *, pages: int, page_tokens: int, kv_heads: int, head_dim: int) -> tuple[int, ...]:
@@ -67,14 +128,18 @@ def attend(
     first: jax.Array,  # [R] int32
     count: jax.Array,  # [R] int32
     options: AttentionOptions,
+    sinks: jax.Array | None = None,  # [H] float32
 ) -> jax.Array:
     """Causal attention of each row's new tokens over its pages, the new tokens' own keys included.
 
-    Returns [R, Q, H, D] float32; entries at and past `count` are finite and mean nothing. Raises ValueError for shapes
-    that do not fit.
+    `sinks` are logits of one more key per head that every query sees and that has no value, as in GPT-OSS; their
+    weights are lost. Returns [R, Q, H, D] float32; entries at and past `count` are finite and mean nothing. Raises
+    ValueError for shapes that do not fit, and for sinks where an implementation has none.
     """
-    _check(queries, table, first, count)
-    return implementation_named(name).attend(queries, pool, table, first, count, options)
+    _, _, heads, _ = _check(queries, table, first, count)
+    if sinks is not None and sinks.shape != (heads,):
+        raise ValueError(f"{heads} query heads, but sinks {sinks.shape}")
+    return implementation_named(name).attend(queries, pool, table, first, count, options, sinks)
 
 
 def _check(heads: jax.Array, table: jax.Array, first: jax.Array, count: jax.Array) -> tuple[int, ...]:

@@ -37,8 +37,11 @@ def attend(
     first: jax.Array,
     count: jax.Array,
     options: AttentionOptions,
+    sinks: jax.Array | None = None,
 ) -> jax.Array:
-    """See `api.attend`. Raises RuntimeError when `prepare` has not succeeded in this process."""
+    """See `api.attend`. Raises RuntimeError when `prepare` has not succeeded in this process, ValueError for sinks."""
+    if sinks is not None:
+        raise ValueError("native paged attention has no sinks; xla has")
     if _TARGET not in _loaded:
         raise RuntimeError("native paged attention is not loaded; call prepare first")
     call = jax.ffi.ffi_call(_TARGET, jax.ShapeDtypeStruct(queries.shape, jnp.float32))

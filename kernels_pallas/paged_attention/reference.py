@@ -20,16 +20,28 @@ def write(
     pool: jax.Array, keys: jax.Array, values: jax.Array, table: jax.Array, first: jax.Array, count: jax.Array
 ) -> jax.Array:
     """See `api.write`. Tokens past `count` land in page 0, which nobody reads."""
-    rows, tokens, kv_heads, head_dim = keys.shape
-    page_tokens = pool.shape[3]
-    offsets = jnp.arange(tokens, dtype=jnp.int32)[None, :]
-    positions = first[:, None] + offsets
-    pages = jnp.take_along_axis(table, jnp.minimum(positions // page_tokens, table.shape[1] - 1), axis=1)
-    pages = jnp.where(offsets < count[:, None], pages, 0).reshape(-1)
+    pages, slots = places(table, first, keys.shape[1], pool.shape[3])
+    pages = jnp.where(real(keys.shape[1], count), pages, 0)
+    return pool.at[:, :, pages.reshape(-1), slots.reshape(-1)].set(storable(keys, values, pool.dtype))
+
+
+def places(table: jax.Array, first: jax.Array, tokens: int, page_tokens: int) -> tuple[jax.Array, jax.Array]:
+    """Pages of each row's new tokens [R, Q] int32, and their places in them [R, Q] int32."""
+    positions = first[:, None] + jnp.arange(tokens, dtype=jnp.int32)[None, :]
+    columns = jnp.minimum(positions // page_tokens, table.shape[1] - 1)
+    return jnp.take_along_axis(table, columns, axis=1), positions % page_tokens
+
+
+def real(tokens: int, count: jax.Array) -> jax.Array:
+    """Which of the tokens are no padding [R, Q] bool."""
+    return jnp.arange(tokens, dtype=jnp.int32)[None, :] < count[:, None]
+
+
+def storable(keys: jax.Array, values: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """Keys and values [R, Q, K, D] as a pool has them [2, K, R * Q, D]."""
     both = jnp.stack([keys, values])
     both = jnp.where(jnp.isfinite(both), both, 0.0)  # pages are used again, and 0 * NaN is NaN under any mask
-    both = both.astype(pool.dtype).reshape(2, rows * tokens, kv_heads, head_dim)
-    return pool.at[:, :, pages, (positions % page_tokens).reshape(-1)].set(both.swapaxes(1, 2))
+    return both.astype(dtype).reshape(2, -1, *keys.shape[2:]).swapaxes(1, 2)
 
 
 def attend(
@@ -39,6 +51,7 @@ def attend(
     first: jax.Array,
     count: jax.Array,
     options: AttentionOptions,
+    sinks: jax.Array | None = None,
 ) -> jax.Array:
     """See `api.attend`."""
     rows, tokens, heads, head_dim = queries.shape
@@ -53,6 +66,10 @@ def attend(
     visible = key_positions <= query_positions
     if options.window is not None:
         visible &= key_positions > query_positions - options.window
-    weights = jax.nn.softmax(jnp.where(visible[:, None, None], scores, MASKED), axis=-1)
+    scores = jnp.where(visible[:, None, None], scores, MASKED)
+    if sinks is not None:
+        logits = jnp.broadcast_to(sinks.reshape(1, kv_heads, -1, 1, 1), (*scores.shape[:-1], 1))
+        scores = jnp.concatenate([scores, logits], axis=-1)
+    weights = jax.nn.softmax(scores, axis=-1)[..., : keys.shape[2]]
     out = jnp.einsum("rkgqs,krsd->rqkgd", weights, values, precision=lax.Precision.HIGHEST)
     return out.reshape(rows, tokens, heads, head_dim)

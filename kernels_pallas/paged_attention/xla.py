@@ -26,6 +26,7 @@ def attend(
     first: jax.Array,
     count: jax.Array,
     options: AttentionOptions,
+    sinks: jax.Array | None = None,
 ) -> jax.Array:
     """See `api.attend`."""
     tokens = queries.shape[1]
@@ -33,7 +34,7 @@ def attend(
     for start in range(0, tokens, QUERY_BLOCK):
         stop = min(tokens, start + QUERY_BLOCK)
         part_count = jnp.clip(count - start, 0, stop - start)
-        parts.append(_attend_block(queries[:, start:stop], pool, table, first + start, part_count, options))
+        parts.append(_attend_block(queries[:, start:stop], pool, table, first + start, part_count, options, sinks))
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
 
 
@@ -44,6 +45,7 @@ def _attend_block(
     first: jax.Array,
     count: jax.Array,
     options: AttentionOptions,
+    sinks: jax.Array | None,
 ) -> jax.Array:
     rows, tokens, heads, head_dim = queries.shape
     kv_heads, page_tokens = pool.shape[1], pool.shape[3]
@@ -81,11 +83,12 @@ def _attend_block(
         return new_highest, total, mixed * shrink + block_mixed
 
     shape = (kv_heads, rows, group * tokens)
-    start_carry = (
-        jnp.full((*shape, 1), MASKED, jnp.float32),
-        jnp.zeros((*shape, 1), jnp.float32),
-        jnp.zeros((*shape, head_dim), jnp.float32),
-    )
+    highest, total = jnp.full((*shape, 1), MASKED, jnp.float32), jnp.zeros((*shape, 1), jnp.float32)
+    if sinks is not None:  # a first key without a value
+        logits = sinks.astype(jnp.float32).reshape(kv_heads, 1, group, 1)
+        highest = jnp.broadcast_to(logits, (kv_heads, rows, group, tokens)).reshape(*shape, 1)
+        total = jnp.ones_like(total)
+    start_carry = (highest, total, jnp.zeros((*shape, head_dim), jnp.float32))
     _, total, mixed = lax.fori_loop(*_blocks_in_view(first, count, block_keys, options.window), turn, start_carry)
     out = (mixed / jnp.maximum(total, 1e-30)).reshape(kv_heads, rows, group, tokens, head_dim)
     return out.transpose(1, 3, 0, 2, 4).reshape(rows, tokens, heads, head_dim)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import cache
 
 import jax
@@ -12,7 +14,7 @@ import pytest
 from kernels_pallas.paged_attention import api
 from kernels_pallas.paged_attention.api import AttentionOptions
 
-IMPLEMENTATIONS = [name for name in api.IMPLEMENTATIONS if name != "reference"]
+IMPLEMENTATIONS = ["xla", "native"]  # mosaic's, which is for GPUs, is tested interpreted in mosaic/test_attention.py
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -67,7 +69,7 @@ OPTIONS = {
 
 @cache
 def _jitted(name: str, options: AttentionOptions):
-    return jax.jit(lambda *arrays: api.attend(name, *arrays, options))
+    return jax.jit(lambda *arrays, sinks=None: api.attend(name, *arrays, options, sinks))
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
@@ -114,14 +116,74 @@ def test_reference_is_softmax_attention():
             np.testing.assert_allclose(got[0, token, head], mixed, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_sinks_agree_with_the_reference(case, options):
+    queries, pool, keys, values, table, first, count = _case(5, **case)
+    sinks = jnp.linspace(-2.0, 3.0, queries.shape[2])
+    pool = api.write("reference", pool, keys, values, table, first, count)
+    expected, got = (
+        _jitted(name, options)(queries, pool, table, first, count, sinks=sinks) for name in ("reference", "xla")
+    )
+    for row, real in enumerate(case["counts"]):
+        np.testing.assert_allclose(got[row, :real], expected[row, :real], atol=2e-5)
+    assert np.isfinite(got).all()
+
+
+def test_a_sink_takes_its_share_of_the_weights():
+    """As the reference has it: what is mixed without sinks, times the share of the weights that is left."""
+    arrays = _case(6, heads=4, kv_heads=2, tokens=2, firsts=[7], counts=[2])
+    queries, pool, _, _, table, first, count = arrays
+    sinks = jnp.asarray([-1.0, 0.0, 1.0, 5.0])
+    options = AttentionOptions(0.5, window=6)
+    plain, got = (api.attend("reference", queries, pool, table, first, count, options, each) for each in (None, sinks))
+    for token in range(2):
+        for head in range(4):
+            positions = np.arange(max(0, 7 + token - 5), 7 + token + 1)
+            keys = np.asarray(pool)[
+                0, head // 2, np.asarray(table)[0, positions // PAGE_TOKENS], positions % PAGE_TOKENS
+            ]
+            total = np.exp(0.5 * keys @ np.asarray(queries)[0, token, head]).sum()
+            share = total / (total + np.exp(float(sinks[head])))
+            np.testing.assert_allclose(got[0, token, head], plain[0, token, head] * share, atol=1e-5)
+
+
+def test_native_says_that_it_has_no_sinks():
+    queries, pool, _, _, table, first, count = _case(7, heads=2, kv_heads=2, tokens=1, firsts=[3], counts=[1])
+    with pytest.raises(ValueError, match="native paged attention has no sinks"):
+        api.attend("native", queries, pool, table, first, count, AttentionOptions(1.0), jnp.zeros(2))
+
+
 def test_an_unknown_implementation_is_an_error_that_names_the_others():
     with pytest.raises(ValueError, match="no paged attention named 'fast'.*reference"):
         api.pool_shape("fast", pages=2, page_tokens=16, kv_heads=1, head_dim=8)
+
+
+def test_only_mosaic_bounds_what_a_pool_may_be():
+    sizes = dict(page_tokens=8, heads=2, kv_heads=2, head_dim=8, dtype=jnp.dtype("float32"))
+    for name in ("reference", *IMPLEMENTATIONS):
+        api.check(name, **sizes)
+    with pytest.raises(ValueError, match="not in float32"):
+        api.check("mosaic", **sizes)
+
+
+def test_pallas_is_imported_for_gpus_alone():
+    """It takes half a second of every start."""
+    code = (
+        "import sys; from kernels_pallas.paged_attention import api;"
+        "api.pool_shape({name!r}, pages=2, page_tokens=16, kv_heads=1, head_dim=8);"
+        "print('jax.experimental.pallas.mosaic_gpu' in sys.modules)"
+    )
+    for name, imported in (("native", "False"), ("mosaic", "True")):
+        command = [sys.executable, "-c", code.format(name=name)]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == imported
 
 
 def test_shapes_that_do_not_fit_are_errors():
     queries, pool, keys, values, table, first, count = _case(4, heads=2, kv_heads=2, tokens=1, firsts=[3], counts=[1])
     with pytest.raises(ValueError, match="1 rows, but table"):
         api.attend("reference", queries, pool, table, jnp.zeros(2, jnp.int32), count, AttentionOptions(1.0))
+    with pytest.raises(ValueError, match=r"2 query heads, but sinks \(3,\)"):
+        api.attend("reference", queries, pool, table, first, count, AttentionOptions(1.0), jnp.zeros(3))
     with pytest.raises(ValueError, match="differ"):
         api.write("reference", pool, keys, values[:, :, :1], table, first, count)

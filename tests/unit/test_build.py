@@ -11,8 +11,11 @@ import andes_jax.build
 from andes_jax.build import BuildError, build_engine, describe, fit, memory_words
 from andes_jax.config import load_config
 from andes_jax.model.checkpoints import open_checkpoint
+from andes_jax.model.rope import Rope
 from andes_jax.runtime.device import Device
+from kernels_pallas.paged_attention.mosaic.lowering import abstract_gpu
 
+GPU = Device("cuda", "a GPU", memory_bytes=80 * 2**30, free_bytes=80 * 2**30)
 CPU = Device("cpu", "a CPU", memory_bytes=16 * 2**30, free_bytes=12 * 2**30)
 
 
@@ -34,6 +37,36 @@ def test_a_page_holds_keys_and_values_of_all_layers(spec):
     assert chosen.pool_tokens == (chosen.sizes.pages - 1) * 32
     half = fit(settle(model__dtype="bfloat16", engine__page_tokens=32, engine__kv_pool_bytes="100MiB"), spec, CPU)
     assert half.sizes.pages == 100 * 2**20 * 2 // page_bytes and half.weight_bytes * 2 == chosen.weight_bytes
+
+
+def test_on_a_gpu_heads_are_padded_and_numbers_have_sixteen_bits(spec):
+    padded = replace(spec, head_dim=80, rope=Rope.plain(80, 1e5), hidden=720)
+    with abstract_gpu("h100"):
+        chosen = fit(settle(engine__kv_pool_bytes="100MiB"), padded, GPU)
+    assert (chosen.dtype, chosen.sizes.implementation, chosen.sizes.page_tokens) == ("bfloat16", "mosaic", 16)
+    assert chosen.sizes.pages == 100 * 2**20 // (2 * 30 * 3 * 96 * 16 * 2)
+    assert chosen.pool_bytes <= 100 * 2**20
+
+
+def test_on_a_gpu_the_pool_has_a_share_of_what_the_weights_leave(spec):
+    small = replace(GPU, free_bytes=2**30)
+    with abstract_gpu("h100"):
+        chosen = fit(settle(engine__host_kv_bytes="0"), spec, small)
+    left = small.free_bytes - chosen.weight_bytes
+    assert 0.8 * left < chosen.pool_bytes < left
+
+
+def test_what_the_gpu_kernels_cannot_do_is_refused_and_xla_can(spec):
+    wide = settle(model__dtype="float32", engine__kv_pool_bytes="100MiB")
+    with abstract_gpu("a100"):
+        with pytest.raises(BuildError, match=r"not in float32; xla attention"):
+            fit(wide, spec, GPU)
+        with pytest.raises(BuildError, match=r"pages of 16, 32 or 64 tokens, not of 128"):
+            fit(settle(engine__page_tokens=128), spec, GPU)
+    xla = settle(model__dtype="float32", engine__kv_pool_bytes="100MiB", engine__attention="xla")
+    assert fit(xla, spec, GPU).sizes.implementation == "xla"
+    with pytest.raises(BuildError, match="mosaic attention runs on cuda and not on cpu"):
+        fit(settle(engine__attention="mosaic"), spec, CPU)
 
 
 def test_no_more_is_taken_than_all_sequences_can_use(spec):

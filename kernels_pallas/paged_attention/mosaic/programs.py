@@ -1,4 +1,4 @@
-"""The kernel that runs a spec on a GPU, cut as tuned for it."""
+"""The kernels of each family of GPUs, and the one that runs a spec on a GPU, cut as tuned for it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,16 @@ _DECODE = {"ampere": ampere_decode.decode, "hopper": hopper_decode.decode}
 _PREFILL = {"ampere": ampere_prefill.prefill, "hopper": hopper_prefill.prefill}
 
 
+def decode_kernel(gpu: Gpu) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    """The GPU's decode, as in `hopper_decode.decode`."""
+    return _DECODE[gpu.family]
+
+
+def prefill_kernel(gpu: Gpu) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    """The GPU's prefill, as in `hopper_prefill.prefill`."""
+    return _PREFILL[gpu.family]
+
+
 def program(spec: Spec, gpu: Gpu) -> Program:
     """A function for jax.jit and the shapes of its arguments. A decode step merges its splits, too."""
     return _decode_program(spec, gpu) if isinstance(spec, DecodeSpec) else _prefill_program(spec, gpu)
@@ -37,7 +47,7 @@ def _decode_program(spec: DecodeSpec, gpu: Gpu) -> Program:
     longest = min(spec.context, heads.window or spec.context)
     count = splits.choose_splits(spec.rows, heads.kv_heads, longest, gpu.multiprocessors, block_tokens)
     config = tuning.decode_config(gpu, shape, count)
-    kernel = _DECODE[gpu.family]
+    kernel = decode_kernel(gpu)
 
     def decode(queries: jax.Array, pool: jax.Array, table: jax.Array, length: jax.Array) -> jax.Array:
         out, lse = kernel(queries, pool, table, length, options=heads.options, config=config)
@@ -49,5 +59,5 @@ def _decode_program(spec: DecodeSpec, gpu: Gpu) -> Program:
 def _prefill_program(spec: PrefillSpec, gpu: Gpu) -> Program:
     heads = spec.heads
     config = tuning.prefill_config(gpu, tuning.Shape(heads.padded_dim, heads.group, spec.page_tokens))
-    kernel = partial(_PREFILL[gpu.family], options=heads.options, config=config)
+    kernel = partial(prefill_kernel(gpu), options=heads.options, config=config)
     return kernel, spec.arguments(config.block_tokens)
