@@ -45,7 +45,7 @@ def compare(
     _say_limits(out, found)
     simulated_s = sum(result.figures.duration_s for result in results)
     out.print(
-        f"{len(results)} runs of {study.profile.name}, {simulated_s / 60:.0f} simulated minutes in "
+        f"{len(results)} runs of {study.profile.name}, {simulated_s / 60:.1f} simulated minutes in "
         f"{time.perf_counter() - began:.0f} s"
     )
     write_csv(folder / "table.csv", results)

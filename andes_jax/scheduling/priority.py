@@ -33,7 +33,7 @@ LEAST_NEED = 0.02  # of a reader far ahead, and where nobody reads along
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The formula's coefficients, and what its terms are measured in."""
+    """The formula's coefficients, and what its terms are measured in. Raises ValueError for those without a meaning."""
 
     alpha: float = 0.6  # interactivity
     beta: float = 0.3  # waiting
@@ -46,6 +46,11 @@ class Weights:
     work_power: float = 0.3  # how much what costs little is preferred: 1 is by gain for work, 0 not at all
     relegate: float = 4.0  # how much those who are late already are put off: 2 is by what is left to lose, 0 not at all
     worst_first: bool = False  # rank by need alone, which raises the worst quality rather than the mean
+
+    def __post_init__(self) -> None:
+        for name in ("lift_s", "horizon_s", "work_power"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name):g}")
 
 
 class Terms(NamedTuple):

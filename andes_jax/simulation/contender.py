@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 
 from andes_jax.failure import UsageError
@@ -47,9 +48,12 @@ def parse_contender(words: str) -> Contender:
             known = ", ".join(sorted(_WEIGHTS | _LIMITS))
             raise UsageError(f"policy {words!r}: no {name!r} to change; there are {known}")
         try:
-            changes.append((name, float(number)))
+            value = float(number)
         except ValueError:
-            raise UsageError(f"policy {words!r}: {name} needs a number, such as {name}=0") from None
+            value = math.nan
+        if math.isnan(value):
+            raise UsageError(f"policy {words!r}: {name} needs a number, such as {name}=0")
+        changes.append((name, value))
     return Contender(policy, tuple(changes))
 
 
@@ -65,6 +69,9 @@ def parse_contenders(words: str) -> tuple[Contender, ...]:
 
 def _changed[T: (Weights, SchedulerLimits)](base: T, changes: dict[str, float]) -> T:
     kinds = {field.name: type(getattr(base, field.name)) for field in fields(base)}
+    for name, value in changes.items():
+        if kinds[name] is not float and value not in ((0, 1) if kinds[name] is bool else range(1 << 30)):
+            raise UsageError(f"{name} must be {'0 or 1' if kinds[name] is bool else 'a whole number'}, got {value:g}")
     try:
         return replace(base, **{name: kinds[name](value) for name, value in changes.items()})
     except ValueError as error:

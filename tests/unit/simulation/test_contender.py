@@ -32,6 +32,7 @@ def test_changes_go_where_they_belong_and_keep_their_kinds():
         ("lifo", "no policy 'lifo'; there are three_tier"),
         ("fcfs:bta=1", "no 'bta' to change; there are .*alpha"),
         ("fcfs:beta", "beta needs a number"),
+        ("fcfs:beta=nan", "beta needs a number"),
         ("fcfs:page_tokens=1", "no 'page_tokens' to change"),
         ("fcfs,three_tier,fcfs", "fcfs is there twice"),
     ],
@@ -41,6 +42,13 @@ def test_what_does_not_exist_is_refused(words, said):
         parse_contenders(words)
 
 
-def test_a_value_out_of_bounds_is_refused():
+@pytest.mark.parametrize("value", ["-1", "1.5", "inf"])
+def test_a_limit_out_of_bounds_is_refused(value):
     with pytest.raises(UsageError, match="max_preempt"):
-        parse_contender("fcfs:max_preempt=-1").limits(LIMITS)
+        parse_contender(f"fcfs:max_preempt={value}").limits(LIMITS)
+
+
+@pytest.mark.parametrize("change", ["lift_s=0", "horizon_s=-1", "work_power=0", "worst_first=2"])
+def test_a_weight_without_a_meaning_is_refused(change):
+    with pytest.raises(UsageError, match=change.partition("=")[0]):
+        parse_contender(f"three_tier:{change}").weights(Weights())
