@@ -11,9 +11,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 OLDEST_INSTALLED := $(OLDEST)/.installed
 GPU_CODEGEN := .venv-gpu-codegen
+GPU := .venv-gpu
 ARGS ?=
 
-.PHONY: help install serve test test-kernels check lint test-jax-oldest check-gpu-codegen bench wheel-test docs format clean
+.PHONY: help install serve test test-kernels check lint test-jax-oldest check-gpu-codegen gpu-check bench wheel-test docs format clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -57,6 +58,9 @@ check-gpu-codegen: install  ## compile GPU kernels and a decode step, without a 
 	@scripts/gpu_codegen/install.sh $(GPU_CODEGEN) "$$($(BIN)/python -c 'import jax; print(jax.__version__)')"
 	@$(GPU_CODEGEN)/bin/python -m scripts.gpu_codegen $(ARGS)
 
+gpu-check: install  ## check the kernels on this machine's GPU, ten minutes; in .venv-gpu unless jax sees the GPU already
+	@python="$$(scripts/gpu_check/install.sh $(GPU) $(BIN)/python)" && "$$python" -m scripts.gpu_check $(ARGS)
+
 bench: install  ## measure speed; results go to tests/bench/results
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench $(ARGS)
 	$(BIN)/python -m tests.bench.host_time
@@ -65,5 +69,5 @@ wheel-test: install  ## build the wheel, install it elsewhere, start it from an 
 	@scripts/wheel_test.sh $(BIN)/python
 
 clean:  ## remove what the targets above made, the environments included
-	rm -rf $(VENV) $(OLDEST) $(GPU_CODEGEN) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(OLDEST) $(GPU_CODEGEN) $(GPU) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache
 	find andes_jax kernels_pallas server tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -46,7 +46,8 @@ def prefill(
     """Attention of each row's queries over the keys at and before their positions, their own included.
 
     Returns attention [R, Q, K, G, D] float32 and the log2 of the sums of exp(score) [R, Q, K, G] float32. Entries at
-    and past `count` mean nothing; attention there is finite. Raises ValueError for sizes that no tile fits.
+    and past `count` mean nothing; attention there is finite, and where a whole tile has no real query attention is
+    zero and the logarithm -inf. Raises ValueError for sizes that no tile fits.
     """
     rows, tokens, kv_heads, group, _ = queries.shape
     pairs = to_pairs(queries, pool.dtype, config.block_queries)

@@ -58,7 +58,8 @@ def prefill(
     """Attention of each row's queries at positions first, first + 1, ..., of which `count` are real.
 
     Returns out [R, Q, K, G, D'] float32 and lse [R, Q, K, G] float32, base 2; what is at and past `count` is finite in
-    `out` and means nothing. Raises ValueError for shapes that do not fit.
+    `out` and means nothing. Where a whole tile has no real query `out` is zero and `lse` -inf. Raises ValueError for
+    shapes that do not fit.
     """
     rows, tokens, kv_heads, group, _ = queries.shape
     hopper_blocks.check_shapes(pool, table, config.block_tokens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +11,9 @@ from types import ModuleType
 import pytest
 from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks
 
-from kernels_pallas.paged_attention.mosaic import hopper_blocks
+from kernels_pallas.paged_attention.mosaic import ampere_attention, ampere_blocks, common, hopper_blocks
 
+SHARED = [common, hopper_blocks, ampere_blocks, ampere_attention]  # by kernels; none imports one to its right
 COMPLAINTS = ("RACE DETECTED", "no threads observed phase")  # the second: a barrier that nobody waited for
 
 
@@ -31,16 +33,20 @@ def mutated(module: ModuleType, *changes: tuple[str, str]) -> ModuleType:
 def planted(
     monkeypatch: pytest.MonkeyPatch, kernel: ModuleType, module: ModuleType, changes: list[tuple[str, str]]
 ) -> ModuleType:
-    """The kernel's module with the changes in its own text or in that of a module it calls by name."""
-    mutant = mutated(module, *changes)
+    """A copy of the kernel's module with the changes in its own text or in that of a module below it."""
     if module is kernel:
-        return mutant
-    name = module.__name__.rpartition(".")[2]
-    users = [user for user in (kernel, hopper_blocks) if hasattr(user, name)]
-    assert kernel in users
-    for user in users:
-        monkeypatch.setattr(user, name, mutant)
-    return kernel
+        return mutated(kernel, *changes)
+    _install(monkeypatch, mutated(module, *changes))
+    for between in SHARED[SHARED.index(module) + 1 :]:
+        _install(monkeypatch, mutated(between))
+    return mutated(kernel)
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+    """Let modules that are executed from now on import this one, in either of the two ways."""
+    package, _, name = module.__name__.rpartition(".")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(sys.modules[package], name, module)
 
 
 @contextmanager

@@ -9,20 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kernels_pallas.paged_attention.mosaic import ampere_attention, ampere_blocks, ampere_decode, common
 from kernels_pallas.paged_attention.mosaic.ampere_decode import decode
 from kernels_pallas.paged_attention.mosaic.configs import DecodeConfig
 from kernels_pallas.paged_attention.mosaic.lowering import abstract_gpu
 from kernels_pallas.paged_attention.options import AttentionOptions
 from tests.kernels.mosaic.cases import decode_errors, make_case
 from tests.kernels.mosaic.interpret_mma import INTERPRET
+from tests.kernels.mosaic.mutants import is_found, planted
 
 pytestmark = pytest.mark.timeout(120)  # a barrier that waits for one arrival too many waits for ever
 
 PLAIN = AttentionOptions(0.125)
 
 
-def _decoded(case, options, config):
-    function = partial(decode, options=options, config=config, interpret=INTERPRET)
+def _decoded(case, options, config, module=ampere_decode):
+    function = partial(module.decode, options=options, config=config, interpret=INTERPRET)
     return jax.jit(function)(case.queries[:, 0], case.pool, case.table, case.length)
 
 
@@ -85,6 +87,59 @@ def test_nothing_but_rows_without_keys():
     case = make_case(spans=[(0, 0), (0, 0)], kv_heads=2)
     out, lse = _decoded(case, PLAIN, DecodeConfig(splits=2))
     assert not out.any() and np.isneginf(lse).all()
+
+
+WAIT = "            plgpu.barrier_wait(self.barriers[which].at[slot])\n"
+MUTANTS = {
+    "keys not waited for": (
+        ampere_blocks,
+        [(WAIT, "            if which == 1:\n    " + WAIT)],
+    ),
+    "values not waited for": (
+        ampere_blocks,
+        [(WAIT, "            if which == 0:\n    " + WAIT)],
+    ),
+    "buffer filled again too early": (
+        ampere_blocks,
+        [
+            ("in range(self._stages - 1)", "in range(self._stages)"),
+            ("block + (self._stages - 1)", "block + self._stages"),
+        ],
+    ),
+    "queries not waited for": (
+        ampere_blocks,
+        [("        plgpu.barrier_wait(barriers[2])\n", "")],
+    ),
+    "wrong page of a run": (ampere_blocks, [("self._copy_run(block, pages[0])", "self._copy_run(block, pages[1])")]),
+    "wrong scattered page": (
+        ampere_blocks,
+        [("pl.ds(page * self.page_tokens, self.page_tokens)", "pl.ds(pages[0] * self.page_tokens, self.page_tokens)")],
+    ),
+    "values of another head": (
+        ampere_blocks,
+        [("source = self.pool.at[which, self.head,", "source = self.pool.at[which, 0,")],
+    ),
+    "everything a run": (common, [("run &= page == pages[0] + index", "pass")]),
+    "one key too many": (ampere_decode, [("scores, block, seen - 1,", "scores, block, seen,")]),
+    "older values not shrunk": (ampere_attention, [("rescale(mixed, shrink)", "mixed")]),
+    "last block left out": (common, [("lax.div(length + (block_tokens - 1), block", "lax.div(length, block")]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of memory read before it was filled
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_fault_is_found(name, monkeypatch):
+    module, changes = MUTANTS[name]
+    kernel = planted(monkeypatch, ampere_decode, module, changes)
+    case = make_case(spans=[(249, 1)], kv_heads=2, pages="mixed")
+    assert is_found(lambda: decode_errors(case, PLAIN, *_decoded(case, PLAIN, DecodeConfig(), kernel)), case.tolerance)
+
+
+def test_a_copy_without_a_fault_passes(monkeypatch):
+    kernel = planted(monkeypatch, ampere_decode, common, [])
+    case = make_case(spans=[(249, 1)], kv_heads=2, pages="mixed")
+    out, lse = _decoded(case, PLAIN, DecodeConfig(), kernel)
+    assert max(decode_errors(case, PLAIN, out, lse)) <= case.tolerance
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,25 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from kernels_pallas.paged_attention.mosaic import ampere_attention, ampere_blocks, ampere_prefill, common
 from kernels_pallas.paged_attention.mosaic.ampere_prefill import prefill
 from kernels_pallas.paged_attention.mosaic.configs import PrefillConfig
 from kernels_pallas.paged_attention.mosaic.lowering import abstract_gpu
 from kernels_pallas.paged_attention.options import AttentionOptions
 from tests.kernels.mosaic.cases import make_case, prefill_errors
 from tests.kernels.mosaic.interpret_mma import INTERPRET
+from tests.kernels.mosaic.mutants import is_found, planted
 
 pytestmark = pytest.mark.timeout(120)  # a barrier that waits for one arrival too many waits for ever
 
 PLAIN = AttentionOptions(0.125)
 
 
-def _prefilled(case, options, config):
-    function = partial(prefill, options=options, config=config, interpret=INTERPRET)
+def _prefilled(case, options, config, module=ampere_prefill):
+    function = partial(module.prefill, options=options, config=config, interpret=INTERPRET)
     return jax.jit(function)(case.queries, case.pool, case.table, case.first, case.count)
 
 
@@ -84,6 +87,42 @@ def test_more_room_than_queries_is_harmless():
     out, lse = _prefilled(case, PLAIN, PrefillConfig())
     assert max(prefill_errors(case, PLAIN, out, lse)) < case.tolerance
     assert not out[0, 64:].any() and not out[1].any()  # tiles without a real query
+    assert np.isneginf(lse[0, 64:]).all() and np.isneginf(lse[1]).all()
+    assert np.isfinite(lse[0, :64]).all()
+
+
+WAIT = "            plgpu.barrier_wait(self.barriers[which].at[slot])\n"
+MUTANTS = {
+    "keys not waited for": (ampere_blocks, [(WAIT, "            if which == 1:\n    " + WAIT)]),
+    "values not waited for": (ampere_blocks, [(WAIT, "            if which == 0:\n    " + WAIT)]),
+    "buffer filled again too early": (
+        ampere_blocks,
+        [
+            ("in range(self._stages - 1)", "in range(self._stages)"),
+            ("block + (self._stages - 1)", "block + self._stages"),
+        ],
+    ),
+    "wrong page of a run": (ampere_blocks, [("self._copy_run(block, pages[0])", "self._copy_run(block, pages[1])")]),
+    "wrong scattered page": (
+        ampere_blocks,
+        [("pl.ds(page * self.page_tokens, self.page_tokens)", "pl.ds(pages[0] * self.page_tokens, self.page_tokens)")],
+    ),
+    "one key too many": (common, [("key_positions <= query", "key_positions <= 1 + query")]),
+    "mask left out too often": (common, [("lax.div(lowest + 1, block", "lax.div(highest + 1, block")]),
+    "a block too many taken for whole": (ampere_prefill, [("block < full_stop)", "block < full_stop + 1)")]),
+    "older sums not shrunk": (common, [("total * shrink + weights", "total + weights")]),
+    "older values not shrunk": (ampere_attention, [("rescale(mixed, shrink)", "mixed")]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of memory read before it was filled
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_fault_is_found(name, monkeypatch):
+    module, changes = MUTANTS[name]
+    kernel = planted(monkeypatch, ampere_prefill, module, changes)
+    case = make_case(spans=[(230, 26)], group=4, pages="mixed")
+    arguments = (case, PLAIN, PrefillConfig(), kernel)
+    assert is_found(lambda: prefill_errors(case, PLAIN, *_prefilled(*arguments)), case.tolerance)
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,16 @@ def test_agrees_with_the_specification(name):
 
 def test_rows_without_queries_are_finite():
     case = make_case(spans=[(0, 0), (0, 0)], group=4, min_queries=20)
-    out, _ = run(case, PLAIN, PrefillConfig())
-    assert np.isfinite(out).all()
+    out, lse = run(case, PLAIN, PrefillConfig())
+    assert not out.any() and np.isneginf(lse).all()
+
+
+def test_tiles_past_a_row_s_queries_are_zeros_and_minus_infinity():
+    case = make_case(spans=[(0, 3)], min_queries=140)  # two tiles of 128 pairs
+    out, lse = run(case, PLAIN, PrefillConfig())
+    assert max(prefill_errors(case, PLAIN, out, lse)) <= case.tolerance
+    assert not out[0, 128:].any() and np.isneginf(lse[0, 128:]).all()
+    assert np.isfinite(lse[0, :128]).all()
 
 
 def test_blocks_that_no_query_sees_are_not_read():
