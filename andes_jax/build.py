@@ -6,6 +6,7 @@ import gc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -22,6 +23,7 @@ from andes_jax.model.attention import NativeUnavailable, check_pool, pool_shape,
 from andes_jax.model.checkpoints import Checkpoint, open_checkpoint
 from andes_jax.model.decoder import abstract_decoder, fill
 from andes_jax.model.spec import ModelSpec
+from andes_jax.profiling.steps import StepListener, watch_steps
 from andes_jax.runtime.compile_watch import CompileCounter, keep_compiled
 from andes_jax.runtime.device import Device, current_device
 from andes_jax.runtime.runner import DeviceRunner, RunnerSizes
@@ -95,6 +97,7 @@ class BuiltEngine:
     model_id: str
     description: str  # one line for people
     compiles_after_ready: Callable[[], int]
+    watch_steps: Callable[[StepListener], None]
 
 
 def fit(config: Config, spec: ModelSpec, device: Device) -> Fit:
@@ -190,6 +193,7 @@ def start(config: Config, loaded: Loaded) -> BuiltEngine:
         model_id=model_id(config),
         description=describe(loaded.fit, config.scheduling.policy),
         compiles_after_ready=loaded.compiles.after_ready,
+        watch_steps=partial(watch_steps, scheduler),
     )
 
 

@@ -1,4 +1,4 @@
-"""The program `andes-jax`. Nobody imports this; what its commands do is in commands/."""
+"""The programs `andes-jax` and `andes-service`. Nobody imports this; what its commands do is in commands/."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from andes_jax.commands.failure import report
 from andes_jax.commands.generate import generate
 from andes_jax.commands.plan import plan
 from andes_jax.commands.profile import profile
+from andes_jax.commands.profile_stream import profile_stream
 from andes_jax.commands.serve import serve
 from andes_jax.commands.simulate import simulate
 
@@ -51,6 +52,7 @@ app.command()(generate)
 app.command()(convert)
 app.command()(check)
 app.command()(profile)
+app.command("profile-stream")(profile_stream)
 app.command()(explain)
 app.command()(bench)
 app.command()(simulate)
@@ -73,6 +75,12 @@ def root(
 
     [bold]andes-jax serve[/bold] starts an OpenAI-compatible server on 127.0.0.1:8000 with a small embedded model.
     """
+
+
+def service() -> None:
+    """The program `andes-service`, which is `andes-jax serve` under the name that service files use."""
+    sys.argv.insert(1, "serve")
+    main()
 
 
 def main() -> None:

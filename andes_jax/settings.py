@@ -175,6 +175,10 @@ class ServerSettings(Section):
         description="File to which a line of JSON is added for each finished request: lengths, times, quality of "
         "experience and why it waited; `andes-jax simulate --trace` and `andes-jax explain --log` read it."
     )
+    profile_streaming: bool = Field(
+        description="Log a line STREAM_CHUNK for each chunk of a stream: how long its tokens took to generate, waited "
+        "and took to send, which bound was broken and the likely cause; `andes-jax profile-stream` sums them up."
+    )
     log_level: LogLevel = Field(description="Least serious messages that are logged.")
 
     @model_validator(mode="after")

@@ -30,6 +30,7 @@ PARTS = (
     "andes_jax/text",
     "andes_jax/model",
     "andes_jax/runtime",
+    "andes_jax/profiling",
     "andes_jax/engine",
     "server",
     "andes_jax/commands",

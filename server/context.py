@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from andes_jax.clock import Clock, WallClock
 from andes_jax.events import EventSink
+from andes_jax.profiling.steps import StepListener
 from andes_jax.request import QoeTarget, Request, Tier
 
 EngineState = Literal["starting", "ready", "draining", "failed", "stopped"]
@@ -115,6 +116,7 @@ class ServerSettings:
     default_max_tokens: int | None = None  # of a reply whose call sets none; None: what is left of the context
     shutdown_timeout_s: float = 30.0  # that running replies get after SIGTERM
     request_log: Path | None = None  # file to which a line is added for each request that ended
+    profile_streaming: bool = False  # log a line for each chunk of a stream
 
 
 _READER = QoeTarget(first_token_s=1.0, tokens_per_s=5.0)
@@ -133,6 +135,7 @@ class ServerContext:
     created_s: int = 0  # Unix time of the model, for /v1/models
     fingerprint: str = "andes-jax"  # system_fingerprint of replies: model, version, settings that change outputs
     compiles_after_ready: Callable[[], int] = lambda: 0
+    watch_steps: Callable[[StepListener], None] | None = None  # None: the engine is elsewhere and does not tell
     template_variables: Mapping[str, Any] = field(default_factory=dict)  # for every rendering
     # What readers expect unless their call says: of realtime and streaming always, of batch if somebody reads along.
     expectations: Mapping[Tier, QoeTarget] = field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -10,6 +11,7 @@ from andes_jax.events import TokenEvent, Usage
 from andes_jax.request import FinishReason, Tier
 from server.context import Engine
 from server.engine_metrics import EngineCollector
+from server.stream_profile import CallProfile
 
 _LONG_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 _SHORT_S = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
@@ -65,9 +67,11 @@ class Metrics:
         )
         registry.register(EngineCollector(engine, compiles_after_ready))
 
-    def call(self, endpoint: str, tier: Tier, arrived_s: float) -> CallMeter:
+    def call(self, endpoint: str, tier: Tier, arrived_s: float, profile: CallProfile | None = None) -> CallMeter:
         """A meter for the requests of one call that came at `arrived_s` on the engine's clock."""
-        return CallMeter(self, endpoint, _TIERS[tier], arrived_s)
+        if profile is None:
+            return CallMeter(self, endpoint, _TIERS[tier], arrived_s)
+        return ProfiledMeter(profile, self, endpoint, _TIERS[tier], arrived_s)
 
     def render(self) -> bytes:
         """Everything in Prometheus' text format."""
@@ -147,3 +151,15 @@ class CallMeter:
         first_s, last_s, count = self._tokens.pop(event.request_id, (0.0, 0.0, 0))
         if count > 1:
             self._metrics.per_token.labels(self._tier).observe((last_s - first_s) / (count - 1))
+
+
+class ProfiledMeter(CallMeter):
+    """Tells a call's profile of its events as well: whoever is not profiled pays nothing for it."""
+
+    def __init__(self, profile: CallProfile, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._profile = profile
+
+    def event(self, event: TokenEvent) -> None:
+        self._profile.event(event)
+        super().event(event)

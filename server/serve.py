@@ -86,6 +86,8 @@ class Serving:
             self._bound.release()
             await asyncio.to_thread(self._context.engine.stop, 0.0)
             await asyncio.to_thread(self.app.services.request_log.close, LAST_EVENTS_S)
+            if self.app.services.profiler is not None:
+                self.app.services.profiler.close()
         return 0 if len(self._signals) < 2 else 128 + self._signals[1]
 
     def on_signal(self, number: int) -> None:

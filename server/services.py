@@ -11,6 +11,7 @@ from server.front_end import FrontEnd
 from server.lifecycle import Lifecycle
 from server.metrics import Metrics
 from server.request_log import RequestLog
+from server.stream_profile import StreamProfiler
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Services:
     lifecycle: Lifecycle
     metrics: Metrics
     request_log: RequestLog
+    profiler: StreamProfiler | None  # None: streams are not profiled
 
     @classmethod
     def of(cls, context: ServerContext) -> Services:
@@ -38,4 +40,5 @@ class Services:
             lifecycle=Lifecycle(),
             metrics=metrics,
             request_log=request_log,
+            profiler=StreamProfiler(context) if context.settings.profile_streaming else None,
         )

@@ -17,6 +17,7 @@ from server.front_end import Call
 from server.mailbox import Piece
 from server.replies import ReplyHead, UsageSum, fault_of
 from server.shapes import Shape
+from server.stream_profile import CallProfile
 from server.transport import transport_of
 from server.unread import UnreadWatch
 
@@ -65,11 +66,19 @@ class EventEncoder:
 class EventStream:
     """Sends one call's events. Waiting for a client that does not read is the transport's business, bounded there."""
 
-    def __init__(self, scope: Scope, send: Send, draining: Callable[[], bool], watch: UnreadWatch) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        send: Send,
+        draining: Callable[[], bool],
+        watch: UnreadWatch,
+        profile: CallProfile | None = None,
+    ) -> None:
         self._scope = scope
         self._send = send
         self._draining = draining
         self._watch = watch
+        self._profile = profile
 
     async def run(self, call: Call, encoder: EventEncoder) -> None:
         """Send everything from the head to the last event."""
@@ -77,6 +86,8 @@ class EventStream:
         left = call.size
         while left:
             pieces = await call.take()
+            if self._profile is not None:
+                self._profile.taken()
             faults = [fault for piece in pieces if (fault := fault_of(piece, draining=self._draining())) is not None]
             if faults:
                 # What was generated before the fault is the client's, of this choice and of the others.
@@ -102,6 +113,8 @@ class EventStream:
             await self._watch.over(self._send(message))
         else:
             await self._send(message)
+        if self._profile is not None:
+            self._profile.sent(len(data))
 
 
 def _without_faults(pieces: list[Piece]) -> list[Piece]:

@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("andes_jax.simulation",),
     ("andes_jax.loadtest",),
     ("andes_jax.text",),
+    ("andes_jax.profiling",),
     ("andes_jax.model",),
     ("andes_jax.runtime",),
     ("andes_jax.engine",),

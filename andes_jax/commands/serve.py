@@ -114,6 +114,7 @@ def server_settings(config: Config) -> ServerSettings:
         default_max_tokens=chosen.default_max_tokens,
         shutdown_timeout_s=chosen.shutdown_timeout,
         request_log=chosen.request_log,
+        profile_streaming=chosen.profile_streaming,
     )
 
 
@@ -132,6 +133,7 @@ def server_context(config: Config, built: BuiltEngine) -> ServerContext:
         created_s=int(time.time()),
         fingerprint=f"andes-jax-{hashlib.sha256(identity.encode()).hexdigest()[:12]}",
         compiles_after_ready=built.compiles_after_ready,
+        watch_steps=built.watch_steps,
         expectations={
             Tier.REALTIME: QoeTarget(readers.realtime_ttft, readers.realtime_speed),
             Tier.STREAMING: QoeTarget(readers.streaming_ttft, readers.streaming_speed),

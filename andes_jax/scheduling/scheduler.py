@@ -7,6 +7,7 @@ starts at one carries no ids, because the device still holds it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,10 @@ class PlannedStep(NamedTuple):
     sequences: list[Sequence]
     slices: list[Slice]
     work: StepWork
+
+
+StepObserver = Callable[[PlannedStep, float, float], None]
+"""Told of each step that is committed, when it ended and for how many seconds the device was at it."""
 
 
 class Scheduler:
@@ -93,6 +98,7 @@ class Scheduler:
         self._advancer = Advancer(self.roster, self.paging)
         self._leaper = Leaper(self.roster, self.ledger, self.paging, self.admitter, guarantee)
         self.steps: deque[PlannedStep] = deque()  # planned, not committed
+        self.on_step: StepObserver | None = None
         self._number = 0
         self._token_s = 0.0  # of the last step committed
         self._slot_tokens = pool.total * limits.page_tokens / limits.max_sequences
@@ -203,6 +209,8 @@ class Scheduler:
         if step_s is not None:
             self._token_s = step_s
             self.times.observe(step.work, step_s)
+            if self.on_step is not None:
+                self.on_step(step, now, step_s)
         advances, drawn = self._advancer.advance(step.sequences, step.slices, result, self.ledger, now)
         self.generated_tokens += drawn
         return advances

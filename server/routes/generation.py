@@ -53,7 +53,10 @@ class GenerationEndpoint[B: GenerationBody](ABC):
         services = self._services
         call_id = f"{self.id_prefix}-{uuid.uuid4().hex}"
         services.admission.check(body)
-        meter = services.metrics.call(self.endpoint, body.tier, arrived_s)
+        profile = None
+        if services.profiler is not None and body.stream:
+            profile = services.profiler.open(call_id, body.tier, arrived_s)
+        meter = services.metrics.call(self.endpoint, body.tier, arrived_s, profile)
         services.front_end.check_room(body.prompt_count * body.n, meter)
         work = await self.work(body, call_id, arrived_s)
         meter.admitted(services.context.clock.now())
@@ -66,7 +69,7 @@ class GenerationEndpoint[B: GenerationBody](ABC):
                 encoder = EventEncoder(head, shape, usage, include_usage=body.include_usage)
                 with services.metrics.streams_open.track_inprogress():
                     watch = UnreadWatch(call, transport_of(scope), services.context.settings.unread_timeout_s)
-                    await EventStream(scope, send, self._draining, watch).run(call, encoder)
+                    await EventStream(scope, send, self._draining, watch, profile).run(call, encoder)
             else:
                 reply = head.fields(shape.kind)
                 reply["choices"] = shape.whole_choices(await self._gather(call, usage))
