@@ -20,6 +20,7 @@ from andes_jax.memory.prefix import PrefixCache
 from andes_jax.model.attention import NativeUnavailable, prepare_implementation
 from andes_jax.model.checkpoints import Checkpoint, open_checkpoint
 from andes_jax.model.decoder import abstract_decoder, fill
+from andes_jax.model.identity import model_identity
 from andes_jax.model.spec import ModelSpec
 from andes_jax.runtime.compile_watch import CompileCounter, keep_compiled
 from andes_jax.runtime.device import Device, current_device
@@ -93,6 +94,7 @@ class BuiltEngine:
     chat_template: ChatTemplate | None
     model_id: str
     description: str  # one line for people
+    identity: str  # digest by which front ends elsewhere know that they have the same model
     compiles_after_ready: Callable[[], int]
 
 
@@ -192,6 +194,7 @@ def start(config: Config, loaded: Loaded) -> BuiltEngine:
         chat_template=loaded.checkpoint.chat_template(),
         model_id=model_id(config),
         description=describe(loaded.fit, config.scheduling.policy),
+        identity=model_identity(loaded.checkpoint.spec, loaded.tokenizer),
         compiles_after_ready=loaded.compiles.after_ready,
     )
 

@@ -31,6 +31,7 @@ PARTS = (
     "andes_jax/model",
     "andes_jax/runtime",
     "andes_jax/engine",
+    "andes_jax/remote",
     "server",
     "andes_jax/commands",
 )
