@@ -58,14 +58,15 @@ class EngineService(andes_pb2_grpc.EngineServicer):
         self, request_iterator: AsyncIterator[pb.FrontEndMessage], context: grpc.aio.ServicerContext
     ) -> None:
         """Serve one front end until it leaves; then all of its requests are cancelled."""
+        await context.send_initial_metadata(())  # or a status beside the first write would send it again, and get lost
         link = _Link(self._engine, self.tell_state)
         self._links.add(link)
         logger.info("front end %s has come", context.peer())
         link.send(pb.EngineMessage(welcome=self._describe()))
-        reader = asyncio.create_task(link.read(request_iterator))
-        writer = asyncio.create_task(link.write(context))
+        ends = (link.read(request_iterator), link.write(context), link.overflow())
+        tasks = [asyncio.create_task(end) for end in ends]
         try:
-            done, _ = await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         except ValueError as error:
@@ -73,13 +74,14 @@ class EngineService(andes_pb2_grpc.EngineServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except _TooSlow:
             logger.warning("front end %s is cut off: it does not read", context.peer())
+            link.close()  # now: the status waits behind what is unread
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the front end does not read its events")
         except grpc.aio.UsageError as error:  # written to a stream whose peer has just left
             logger.debug("front end %s: %s", context.peer(), error)
         finally:
             self._links.discard(link)
-            reader.cancel()
-            writer.cancel()
+            for task in tasks:
+                task.cancel()
             ended = link.close()
             logger.info("front end %s has left; %d requests are cancelled", context.peer(), ended)
 
@@ -128,6 +130,7 @@ class _Link:
         self._unsent: deque[pb.EngineMessage] = deque()
         self._unsent_events = 0
         self._news = asyncio.Event()
+        self._full = asyncio.Event()
         self.idle = asyncio.Event()  # nothing is open, and everything is sent
         self.idle.set()
         self._closed = False
@@ -154,18 +157,21 @@ class _Link:
                     raise ValueError("a message says nothing that is known here")
 
     async def write(self, context: grpc.aio.ServicerContext) -> None:
-        """Send what there is, for ever. Raises _TooSlow when too much waits."""
+        """Send what there is, for ever."""
         while True:
             await self._news.wait()
             self._news.clear()
             while self._unsent:
-                if self._unsent_events > MOST_UNSENT:
-                    raise _TooSlow
                 message = self._unsent.popleft()
                 self._unsent_events -= len(message.step.handles)
                 await context.write(message)
             if not self._handles:
                 self.idle.set()
+
+    async def overflow(self) -> None:
+        """Raise _TooSlow when too much waits to be sent."""
+        await self._full.wait()
+        raise _TooSlow
 
     def send(self, message: pb.EngineMessage) -> None:
         """Have a message sent, with the engine's state and room."""
@@ -175,6 +181,8 @@ class _Link:
         self._unsent_events += len(message.step.handles)
         self.idle.clear()
         self._news.set()
+        if self._unsent_events > MOST_UNSENT:
+            self._full.set()
 
     def close(self) -> int:
         """Cancel everything that has not ended; how many those were. Nothing is sent afterwards."""
