@@ -14,7 +14,7 @@ GPU_CODEGEN := .venv-gpu-codegen
 GPU := .venv-gpu
 ARGS ?=
 
-.PHONY: help install serve test test-kernels check lint test-jax-oldest check-gpu-codegen gpu-check bench wheel-test docs format clean
+.PHONY: help install serve test test-kernels check lint test-jax-oldest check-gpu-codegen gpu-check bench wheel-test docs protocol format clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -44,6 +44,9 @@ format: install  ## rewrite the sources in the project's format
 
 docs: install  ## rewrite docs/settings.md and the modules in WORKSPACE.md from the sources
 	$(BIN)/python scripts/write_docs.py
+
+protocol: install  ## rewrite the modules that andes_jax/remote/protocol/andes.proto generates
+	$(BIN)/python scripts/write_protocol.py
 
 test-jax-oldest: $(OLDEST_INSTALLED)  ## all tests on the oldest jax that is supported, in .venv-oldest
 	$(OLDEST)/bin/python -m pytest -q $(ARGS)

@@ -22,6 +22,7 @@ from andes_jax.memory.prefix import PrefixCache
 from andes_jax.model.attention import NativeUnavailable, check_pool, pool_shape, prepare_implementation
 from andes_jax.model.checkpoints import Checkpoint, open_checkpoint
 from andes_jax.model.decoder import abstract_decoder, fill
+from andes_jax.model.identity import model_identity
 from andes_jax.model.spec import ModelSpec
 from andes_jax.profiling.steps import StepListener, watch_steps
 from andes_jax.runtime.compile_watch import CompileCounter, keep_compiled
@@ -96,6 +97,7 @@ class BuiltEngine:
     chat_template: ChatTemplate | None
     model_id: str
     description: str  # one line for people
+    identity: str  # digest by which front ends elsewhere know that they have the same model
     compiles_after_ready: Callable[[], int]
     watch_steps: Callable[[StepListener], None]
 
@@ -192,6 +194,7 @@ def start(config: Config, loaded: Loaded) -> BuiltEngine:
         chat_template=loaded.checkpoint.chat_template(),
         model_id=model_id(config),
         description=describe(loaded.fit, config.scheduling.policy),
+        identity=model_identity(loaded.checkpoint.spec, loaded.tokenizer),
         compiles_after_ready=loaded.compiles.after_ready,
         watch_steps=partial(watch_steps, scheduler),
     )

@@ -14,6 +14,7 @@ import andes_jax
 from andes_jax.commands.bench import bench
 from andes_jax.commands.check import check
 from andes_jax.commands.convert import convert
+from andes_jax.commands.engine import engine
 from andes_jax.commands.explain import explain
 from andes_jax.commands.failure import report
 from andes_jax.commands.generate import generate
@@ -48,6 +49,7 @@ app = typer.Typer(
     epilog="A setting comes from its flag, else ANDES_SECTION_FIELD, else the file of --config.",
 )
 app.command()(serve)
+app.command()(engine)
 app.command()(generate)
 app.command()(convert)
 app.command()(check)

@@ -144,6 +144,20 @@ class ServerSettings(Section):
     keyfile: Path | None = Field(description="Private key of the certificate, PEM.")
     insecure_port: Port | None = Field(description="With TLS: a second port that serves in the clear.")
     unix_socket: Path | None = Field(description="A Unix socket to listen on as well.")
+    grpc_port: Port | None = Field(
+        description="A port that serves text by gRPC beside HTTP (service andes.v1.Generation), with the same "
+        "certificate and keys; null: none."
+    )
+    engine: str | None = Field(
+        min_length=1,
+        description="HOST:PORT or unix:PATH of an engine that `andes-jax engine` runs: this process then loads no "
+        "weights and serves as one of its front ends; null runs an engine in this process.",
+    )
+    engine_ca: Path | None = Field(
+        description="Certificates, PEM, one of which signed that engine's: the link to it is then TLS; null: in the "
+        "clear."
+    )
+    engine_key: str | None = Field(min_length=1, repr=False, description="Key that this engine asks for.")
     cors_origins: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         description="Origins whose pages may call this server, such as http://localhost:3000; * is any."
     )
@@ -198,6 +212,12 @@ class ServerSettings(Section):
             )
         if self.insecure_port == self.port != 0:
             raise ValueError(f"server.insecure_port and server.port are both {self.port}: give two ports")
+        return self
+
+    @model_validator(mode="after")
+    def _link_with_an_engine(self) -> ServerSettings:
+        if self.engine is None and not (self.engine_ca is None and self.engine_key is None):
+            raise ValueError("server.engine_ca and server.engine_key are for server.engine: give its address too")
         return self
 
 

@@ -32,6 +32,7 @@ PARTS = (
     "andes_jax/runtime",
     "andes_jax/profiling",
     "andes_jax/engine",
+    "andes_jax/remote",
     "server",
     "andes_jax/commands",
 )

@@ -71,6 +71,8 @@ def bind(settings: ServerSettings) -> BoundServer:
         taken.append(_take_port(settings.host, settings.port, config.backlog))
         if settings.insecure_port is not None:
             taken.append(_take_port(settings.host, settings.insecure_port, config.backlog))
+        if settings.grpc_port is not None:
+            _take_port(settings.host, settings.grpc_port, config.backlog).close()  # only tried: gRPC takes no sockets
         if settings.unix_socket is not None:
             sock, unix_socket = _take_path(settings.unix_socket, config.backlog)
             taken.append(sock)

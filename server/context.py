@@ -5,56 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from andes_jax.clock import Clock, WallClock
-from andes_jax.events import EventSink
+from andes_jax.engine.contract import EngineContract as Engine
 from andes_jax.profiling.steps import StepListener
-from andes_jax.request import QoeTarget, Request, Tier
+from andes_jax.request import QoeTarget, Tier
 
-EngineState = Literal["starting", "ready", "draining", "failed", "stopped"]
-
-
-class Limits(Protocol):
-    """What the engine can hold at most."""
-
-    @property
-    def max_model_len(self) -> int: ...
-
-    @property
-    def pool_tokens(self) -> int: ...
-
-    @property
-    def max_live(self) -> int: ...
-
-
-class Engine(Protocol):
-    """The engine as the server sees it. Every method may be called from any thread."""
-
-    @property
-    def state(self) -> EngineState: ...
-
-    @property
-    def limits(self) -> Limits: ...
-
-    @property
-    def room(self) -> int: ...
-
-    def submit_all(self, requests: Sequence[Request], sink: EventSink) -> None: ...
-
-    def cancel(self, request_id: str) -> None: ...
-
-    def pause(self, request_id: str) -> None: ...  # idempotent, as resume; ids that are not known change nothing
-
-    def resume(self, request_id: str) -> None: ...
-
-    def explain(self, request_id: str) -> dict[str, Any] | None: ...  # as JSON; None: not known, or no longer
-
-    def drain(self) -> None: ...
-
-    def stop(self, timeout_s: float) -> bool: ...
-
-    def statistics(self) -> Any: ...
+__all__ = ["ChatTemplate", "Engine", "ServerContext", "ServerSettings", "TokenTable", "Tokenizer"]
 
 
 class TokenTable(Protocol):
@@ -103,6 +61,7 @@ class ServerSettings:
     certfile: Path | None = None  # with keyfile: TLS on host and port
     keyfile: Path | None = None
     insecure_port: int | None = None  # with TLS: a second port, in the clear
+    grpc_port: int | None = None  # on host; TLS as on port
     api_keys: tuple[str, ...] = field(default=(), repr=False)  # none leaves the server open
     cors_origins: tuple[str, ...] = ()  # "*" is any
     max_body_bytes: int = 16 * 1024 * 1024

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from andes_jax.engine.contract import EngineAway
 from andes_jax.request import Tier
 from server.context import Engine
 
@@ -43,8 +44,12 @@ class EngineCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric, from one snapshot."""
-        statistics = self._engine.statistics()
+        """Every metric, from one snapshot; of an engine that cannot be asked, its state alone."""
+        try:
+            statistics = self._engine.statistics()
+        except EngineAway:
+            yield self._state()
+            return
         for name, what in (("running", "Requests being computed."), ("waiting", "Requests waiting for a slot.")):
             family = GaugeMetricFamily(f"andes_engine_{name}", what, labels=["tier"])
             by_tier = getattr(statistics, name)
@@ -64,7 +69,10 @@ class EngineCollector(Collector):
             "Programs compiled after the engine said ready; each is a defect.",
             value=self._compiles_after_ready(),
         )
+        yield self._state()
+
+    def _state(self) -> Metric:
         state = GaugeMetricFamily("andes_engine_state", "1 for the state that the engine is in.", labels=["state"])
         for each in STATES:
             state.add_metric([each], float(self._engine.state == each))
-        yield state
+        return state

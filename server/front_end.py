@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from typing import NamedTuple
 
 from andes_jax.events import TokenEvent
@@ -16,6 +17,8 @@ from server.errors import ApiError, shutting_down
 from server.mailbox import Mailbox, Piece
 from server.metrics import CallMeter
 from server.request_log import Ended
+
+ANSWER_S = 10.0  # that an engine in another process gets to take a call's requests
 
 
 class Call:
@@ -101,8 +104,11 @@ class FrontEnd:
         """Requests whose call is open."""
         return len(self._calls)
 
-    def open(self, requests: Sequence[Request], meter: CallMeter) -> Call:
-        """Submit the requests of one call: all of them or none. Raises ApiError when the engine refuses one."""
+    async def open(self, requests: Sequence[Request], meter: CallMeter) -> Call:
+        """Submit the requests of one call: all of them or none. Raises ApiError when the engine refuses one.
+
+        Waits only for an engine in another process, ANSWER_S at most.
+        """
         loop = asyncio.get_running_loop()
         if self._loop is None or self._loop.is_closed():
             self._loop = loop
@@ -116,7 +122,9 @@ class FrontEnd:
         call = Call(self, requests, meter)
         self._calls.update((request.id, call) for request in requests)
         try:
-            self.engine.submit_all(requests, self._sink)
+            answer = self.engine.submit_all(requests, self._sink)
+            if answer is not None:
+                await self._answered(answer, requests)
         except BaseException as error:
             self.forget(request.id for request in requests)
             if isinstance(error, Refusal):
@@ -126,6 +134,18 @@ class FrontEnd:
             raise
         meter.started(len(requests))
         return call
+
+    async def _answered(self, answer: Future[None], requests: Sequence[Request]) -> None:
+        """Wait for the engine's answer. Without one the requests are taken back; raises Refusal after ANSWER_S."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await asyncio.wrap_future(answer)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            for request in requests:
+                self.engine.cancel(request.id)
+            if isinstance(error, TimeoutError):
+                raise Refusal("The engine does not answer.", "engine_failed") from None
+            raise
 
     def check_room(self, count: int, meter: CallMeter) -> None:
         """Raise the ApiError (503) of a call for which the engine has no room now, before any work goes into it."""

@@ -14,12 +14,17 @@ class Piece:
 
     index: int  # of the choice within its call
     texts: list[str] = field(default_factory=list)
-    tokens: int = 0
+    token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
     finish: FinishReason | None = None
     message: str | None = None
     usage: Usage | None = None
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were drawn in all its events."""
+        return len(self.token_ids)
 
     @property
     def text(self) -> str:
@@ -46,7 +51,7 @@ class Mailbox:
         if event.text:
             piece.texts.append(event.text)
         if event.token_ids:
-            piece.tokens += len(event.token_ids)
+            piece.token_ids.extend(event.token_ids)
             if self.first_token_s is None:
                 self.first_token_s = event.emitted_s
         if event.logprobs:

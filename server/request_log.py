@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 from prometheus_client import Counter
 
+from andes_jax.engine.contract import EngineAway
 from andes_jax.events import Usage
 from andes_jax.request import FinishReason, Request
 from server.context import ServerContext
@@ -99,7 +100,10 @@ class RequestLog:
 
     def _lines(self, batch: Iterable[_Line]) -> Iterable[bytes]:
         for line in batch:
-            explanation = self._context.engine.explain(line["id"])
+            try:
+                explanation = self._context.engine.explain(line["id"])
+            except EngineAway:  # the line has the rest all the same
+                explanation = None
             if explanation is not None:
                 line["explain"] = explanation["events"]
                 line["waits"] = explanation.get("waits", [])

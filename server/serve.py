@@ -13,9 +13,11 @@ from typing import Any, cast
 from hypercorn.asyncio.run import worker_serve
 from hypercorn.utils import wrap_app
 
+from andes_jax.remote.listener import Listener
 from server.addresses import LAST_EVENTS_S, BindError, BoundServer, bind
 from server.app import create_app
 from server.context import ServerContext
+from server.grpc_generation import start_generation
 
 logger = logging.getLogger("andes_jax.server")
 
@@ -71,11 +73,16 @@ class Serving:
         self._signals: list[int] = []
         self._asked = asyncio.Event()
         self._asked_again = asyncio.Event()
+        self._listener: Listener | None = None  # of gRPC
+        self._urls = bound.urls
         self.app = create_app(context)
 
     async def run(self) -> int:
-        """Serve until told to stop; the exit code."""
+        """Serve until told to stop; the exit code. Raises ListenError where gRPC cannot be served."""
         try:
+            if self._context.settings.grpc_port is not None:
+                self._listener, url = await start_generation(self.app.services)
+                self._urls += (url,)
             await worker_serve(
                 wrap_app(cast(Any, self.app), self._bound.config.wsgi_max_body_size, "asgi"),
                 self._bound.config,
@@ -83,6 +90,8 @@ class Serving:
                 shutdown_trigger=self._until_drained,
             )
         finally:
+            if self._listener is not None:
+                await self._listener.stop(LAST_EVENTS_S)
             self._bound.release()
             await asyncio.to_thread(self._context.engine.stop, 0.0)
             await asyncio.to_thread(self.app.services.request_log.close, LAST_EVENTS_S)
@@ -97,10 +106,12 @@ class Serving:
 
     async def _until_drained(self) -> None:
         """Serve until the first signal, then let calls end; at the latest after the timeout, or at a second signal."""
-        self._announce(self._bound.urls)
+        self._announce(self._urls)
         await self._asked.wait()
         lifecycle = self.app.services.lifecycle
         lifecycle.draining = True
+        if self._listener is not None:
+            await self._listener.drain()
         self._context.engine.drain()
         logger.info("shutting down: %d calls are running", lifecycle.running)
         drain = asyncio.create_task(self._drain())
@@ -128,4 +139,4 @@ class Serving:
 
 def _print_urls(urls: tuple[str, ...]) -> None:
     for url in urls:
-        print(f"Serving on {url} (HTTP/1.1 and HTTP/2)", flush=True)
+        print(f"Serving on {url}", flush=True)

@@ -37,6 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("andes_jax.model",),
     ("andes_jax.runtime",),
     ("andes_jax.engine",),
+    ("andes_jax.remote",),
     ("andes_jax.build",),
     ("server",),
     ("andes_jax.commands",),
@@ -51,6 +52,7 @@ WITHOUT_ARRAYS = (
     "andes_jax.loadtest",
     "andes_jax.text",
     "andes_jax.engine",
+    "andes_jax.remote",
     "andes_jax.config",
     "andes_jax.settings",
     "server",
@@ -61,11 +63,18 @@ FILE_LINES, FUNCTION_LINES = 300, 60
 Sources = Mapping[str, str]  # dotted module name -> its text; a package goes by its own name
 
 
-def project_sources() -> dict[str, str]:
-    """Every module of the three packages."""
+def is_generated(path: Path) -> bool:
+    """Whether protoc wrote a module: nobody reads it, and the rules are not for it."""
+    return path.stem.endswith(("_pb2", "_pb2_grpc"))
+
+
+def project_sources(*, generated: bool = False) -> dict[str, str]:
+    """Every module of the three packages, and those that were generated where they are wanted."""
     sources = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
+            if is_generated(path) and not generated:
+                continue
             sources[module_name(path)] = path.read_text(encoding="utf-8")
     return sources
 

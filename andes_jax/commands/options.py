@@ -28,6 +28,7 @@ def takes_settings(
     """Give a command a flag for every setting in `sections`, and a settled Config as its first argument.
 
     Args:
+        sections: whole sections, or single settings such as server.api_keys.
         model: whether the model is named by a positional argument or by --model.
         variant: the named variant in configs/ that stands in for the defaults.
 
@@ -36,12 +37,8 @@ def takes_settings(
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        fields = {
-            field: f"{section}.{field}"
-            for section in sections
-            for field in SECTIONS[section].model_fields
-            if field != "source"
-        }
+        keys = [key for section in sections for key in _keys(section)]
+        fields = {key.partition(".")[2]: key for key in keys}
 
         def run(*, model_source: str | None, config_file: str | None, **values: Any) -> Any:
             flags = {key: values.pop(field) for field, key in fields.items()}
@@ -59,6 +56,12 @@ def takes_settings(
         return run
 
     return decorate
+
+
+def _keys(section: str) -> list[str]:
+    if "." in section:
+        return [section]
+    return [f"{section}.{field}" for field in SECTIONS[section].model_fields if field != "source"]
 
 
 def _keyword(name: str, annotation: Any) -> inspect.Parameter:

@@ -23,6 +23,7 @@ from andes_jax.request import QoeTarget, Tier
 
 if TYPE_CHECKING:
     from andes_jax.build import BuiltEngine
+    from andes_jax.remote.description import Description
     from server.context import ServerContext, ServerSettings
 
 
@@ -38,9 +39,9 @@ def serve(config: Config) -> None:
       andes-jax serve
       andes-jax serve ./Qwen3-0.6B --port 9000 --policy fcfs
       andes-jax serve model.gguf --config low-memory
+      andes-jax serve model.gguf --engine gpu-host:8100   # a front end, without weights
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("andes_jax").setLevel(config.server.log_level.upper())
+    log_to_stderr(config)
     from server.serve import BindError, bind
     from server.serve import serve as serve_until_told
 
@@ -51,16 +52,15 @@ def serve(config: Config) -> None:
         raise CommandError(str(error)) from error
     started = time.monotonic()
     try:
-        with _end_on_sigterm():
-            built = _build(config)
-        context = server_context(config, built)
+        with end_on_sigterm():
+            context, words = _front_end(config) if config.server.engine is not None else _whole(config)
     except BaseException:
         bound.release()  # later it is the server that gives the addresses back
         raise
 
     def announce(urls: tuple[str, ...]) -> None:
-        lines = [f"{built.model_id} is ready after {time.monotonic() - started:.0f} s: {built.description}"]
-        lines += [f"listening on {url} (HTTP/1.1 and HTTP/2); stop with Ctrl-C" for url in urls]
+        lines = [f"{context.model_id} is ready after {time.monotonic() - started:.0f} s: {words}"]
+        lines += [f"listening on {url} ({_protocols(url)}); stop with Ctrl-C" for url in urls]
         if not config.server.api_keys and config.server.host not in ("127.0.0.1", "localhost", "::1"):
             lines.append("no API keys are set: everyone who reaches this address is served (--api-keys)")
         print("\n".join(lines), file=sys.stderr, flush=True)
@@ -68,7 +68,47 @@ def serve(config: Config) -> None:
     raise typer.Exit(serve_until_told(context, bound, announce=announce))
 
 
-def _build(config: Config) -> BuiltEngine:
+def _protocols(url: str) -> str:
+    return "gRPC" if url.startswith("grpc") else "HTTP/1.1 and HTTP/2"
+
+
+def _whole(config: Config) -> tuple[ServerContext, str]:
+    """An engine in this process, and words about it."""
+    built = build(config)
+    return server_context(config, built), built.description
+
+
+def _front_end(config: Config) -> tuple[ServerContext, str]:
+    """A front end of an engine elsewhere, and words about it."""
+    from andes_jax.commands.front_end import connect
+
+    with progress_line() as progress:
+        remote, tokenizer, chat_template, found = connect(config, progress)
+    from server.context import ServerContext
+
+    context = ServerContext(
+        engine=remote,
+        tokenizer=tokenizer,
+        chat_template=chat_template,
+        model_id=found.model,
+        settings=server_settings(config),
+        clock=remote.clock,
+        created_s=int(time.time()),
+        fingerprint=found.fingerprint,
+        compiles_after_ready=remote.compiles_after_ready,
+        expectations=found.expectations,
+    )
+    return context, f"a front end of {remote.address}, {found.text}"
+
+
+def log_to_stderr(config: Config) -> None:
+    """Log what is serious enough for the settings."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("andes_jax").setLevel(config.server.log_level.upper())
+
+
+def build(config: Config) -> BuiltEngine:
+    """An engine, showing on stderr how far it is."""
     from andes_jax.build import build_engine
 
     with progress_line() as progress:
@@ -76,7 +116,7 @@ def _build(config: Config) -> BuiltEngine:
 
 
 @contextmanager
-def _end_on_sigterm() -> Iterator[None]:
+def end_on_sigterm() -> Iterator[None]:
     """Let SIGTERM unwind the stack, as Ctrl-C does, so that what was taken is given back."""
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -101,6 +141,7 @@ def server_settings(config: Config) -> ServerSettings:
         certfile=chosen.certfile,
         keyfile=chosen.keyfile,
         insecure_port=chosen.insecure_port,
+        grpc_port=chosen.grpc_port,
         api_keys=chosen.api_keys,
         cors_origins=chosen.cors_origins,
         max_body_bytes=chosen.max_body_bytes,
@@ -122,18 +163,33 @@ def server_context(config: Config, built: BuiltEngine) -> ServerContext:
     """What the server is given of a built engine."""
     from server.context import ServerContext
 
-    readers = config.scheduling
-    identity = f"{built.model_id} {built.description} {andes_jax.__version__}"
+    description = describe(config, built)
     return ServerContext(
         engine=built.engine,
         tokenizer=built.tokenizer,
         chat_template=built.chat_template,
-        model_id=config.server.model_name or built.model_id,
+        model_id=description.model,
         settings=server_settings(config),
         created_s=int(time.time()),
-        fingerprint=f"andes-jax-{hashlib.sha256(identity.encode()).hexdigest()[:12]}",
+        fingerprint=description.fingerprint,
         compiles_after_ready=built.compiles_after_ready,
         watch_steps=built.watch_steps,
+        expectations=description.expectations,
+    )
+
+
+def describe(config: Config, built: BuiltEngine) -> Description:
+    """What a front end is told of a built engine, whether it is in this process or not."""
+    from andes_jax.remote.description import Description
+
+    readers = config.scheduling
+    parts = f"{built.model_id} {built.description} {andes_jax.__version__}"
+    return Description(
+        version=andes_jax.__version__,
+        model=config.server.model_name or built.model_id,
+        identity=built.identity,
+        text=built.description,
+        fingerprint=f"andes-jax-{hashlib.sha256(parts.encode()).hexdigest()[:12]}",
         expectations={
             Tier.REALTIME: QoeTarget(readers.realtime_ttft, readers.realtime_speed),
             Tier.STREAMING: QoeTarget(readers.streaming_ttft, readers.streaming_speed),

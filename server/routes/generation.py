@@ -63,7 +63,7 @@ class GenerationEndpoint[B: GenerationBody](ABC):
         head = ReplyHead(call_id, services.context.model_id, body.tier_used, services.context.fingerprint)
         shape = self.shape(body, work)
         usage = UsageSum(work)
-        call = services.front_end.open(work.requests, meter)
+        call = await services.front_end.open(work.requests, meter)
         try:
             if body.stream:
                 encoder = EventEncoder(head, shape, usage, include_usage=body.include_usage)

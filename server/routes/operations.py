@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -49,4 +51,5 @@ class OperationRoutes:
 
     async def metrics(self, request: Request) -> Response:
         """Prometheus' text format."""
-        return Response(self._services.metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST})
+        text = await asyncio.to_thread(self._services.metrics.render)  # an engine elsewhere is waited for
+        return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})

@@ -23,10 +23,13 @@ START_LIMIT_S = 240.0
 
 
 class ServerProcess:
-    """A running server of the embedded model in float32. Its stderr is read as it comes, so that it never blocks."""
+    """A running server of the embedded model in float32. Its stderr is read as it comes, so that it never blocks.
 
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "andes_jax.cli", "serve", "--port", "0", "--dtype", "float32"]
+    `program` is the command with what it alone needs.
+    """
+
+    def __init__(self, *arguments: str, program: tuple[str, ...] = ("serve", "--port", "0")) -> None:
+        command = [sys.executable, "-m", "andes_jax.cli", *program, "--dtype", "float32"]
         command += ["--max-sequences", f"{SEQUENCES}", "--max-model-len", f"{CONTEXT}"]
         command += ["--compile-cache-dir", str(PROGRAMS), *arguments]
         self.process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
@@ -40,8 +43,8 @@ class ServerProcess:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.errors.append(line)
-            match = re.search(r"listening on (http://\S+)", line)
-            if match:
+            match = re.search(r"listening on ((?:http|grpc)://\S+)", line)
+            if match and not self.url:
                 self.url = match[1]
                 self._announced.set()
         self._announced.set()
@@ -72,9 +75,9 @@ class ServerProcess:
 
 
 @contextmanager
-def server_process(*arguments: str) -> Iterator[ServerProcess]:
+def server_process(*arguments: str, **keywords: tuple[str, ...]) -> Iterator[ServerProcess]:
     """A process for the length of a block; ready when the block begins."""
-    server = ServerProcess(*arguments)
+    server = ServerProcess(*arguments, **keywords)
     try:
         server.wait_ready()
         yield server

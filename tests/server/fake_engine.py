@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from andes_jax.clock import WallClock
@@ -45,6 +45,12 @@ class FakeStatistics:
     fragmentation: float = 0.0
     host_s: float = 0.0
     device_s: float = 0.0
+    paused: int = 0
+    host_pages_used: int = 0
+    saved_pages: int = 0
+    loaded_pages: int = 0
+    recomputed_tokens: int = 0
+    finished: dict[FinishReason, int] = field(default_factory=lambda: dict.fromkeys(FinishReason, 0))
 
 
 @dataclass

@@ -45,10 +45,10 @@ def requests(*names: str) -> list[Request]:
     return [Request(name, (1,), SamplingParams(max_tokens=9)) for name in names]
 
 
-def opened(engine, *names: str):
+async def opened(engine, *names: str):
     front_end = FrontEnd(engine)
     meter = Metrics(engine, lambda: 0).call("/x", Tier.REALTIME, 0.0)
-    return front_end, front_end.open(requests(*names), meter)
+    return front_end, await front_end.open(requests(*names), meter)
 
 
 def send(engine, *events: TokenEvent) -> None:
@@ -60,7 +60,7 @@ def send(engine, *events: TokenEvent) -> None:
 
 async def test_events_of_one_step_reach_their_choices():
     engine = RecordingEngine()
-    front_end, call = opened(engine, "a", "b")
+    front_end, call = await opened(engine, "a", "b")
     assert engine.sinks[0] is engine.sinks[1]
     send(engine, TokenEvent("b", 1.0, "B", (1,)), TokenEvent("a", 1.0, "A", (1,)), TokenEvent("other", 1.0, "?", (1,)))
     pieces = await asyncio.wait_for(call.take(), 1)
@@ -77,7 +77,7 @@ async def test_events_of_one_step_reach_their_choices():
 
 async def test_late_events_of_a_closed_call_are_dropped():
     engine = RecordingEngine()
-    front_end, call = opened(engine, "a")
+    front_end, call = await opened(engine, "a")
     call.close()
     send(engine, TokenEvent("a", 1.0, "x", (1,), finish=FinishReason.CANCELLED))
     await asyncio.sleep(0)
@@ -87,16 +87,16 @@ async def test_late_events_of_a_closed_call_are_dropped():
 async def test_all_choices_or_none():
     engine = RecordingEngine(takes=2)
     with pytest.raises(ApiError) as raised:
-        opened(engine, "a", "b", "c")
+        await opened(engine, "a", "b", "c")
     assert raised.value.status == 503 and engine.requests == engine.cancelled == []
 
 
 async def test_without_room_the_engine_is_not_asked():
     engine = RecordingEngine()
     engine.room = 2
-    opened(engine, "a", "b")
+    await opened(engine, "a", "b")
     with pytest.raises(ApiError, match="room for 2 more replies, and this call asks for 3") as raised:
-        opened(engine, "c", "d", "e")
+        await opened(engine, "c", "d", "e")
     assert raised.value.code == "engine_overloaded" and len(engine.requests) == 2
 
 
@@ -108,7 +108,7 @@ async def test_an_engine_that_does_not_serve_is_not_asked(state, code):
     engine = RecordingEngine()
     engine.state = state
     with pytest.raises(ApiError) as raised:
-        opened(engine, "a")
+        await opened(engine, "a")
     assert raised.value.code == code and engine.requests == []
 
 
@@ -116,7 +116,7 @@ def test_a_sink_never_raises_even_when_its_loop_is_gone():
     engine = RecordingEngine()
 
     async def open_and_leave():
-        opened(engine, "a")
+        await opened(engine, "a")
 
     asyncio.run(open_and_leave())
     send(engine, TokenEvent("a", 1.0, "x"))
@@ -164,10 +164,10 @@ async def test_one_loop_at_a_time():
     context: ServerContext = mk_context(says("x"))
     front_end = FrontEnd(context.engine)
     meter = Metrics(context.engine, lambda: 0).call("/x", Tier.BATCH, 0.0)
-    front_end.open(requests("a"), meter).close()
+    (await front_end.open(requests("a"), meter)).close()
 
     async def again():
-        front_end.open(requests("b"), meter)
+        await front_end.open(requests("b"), meter)
 
     with pytest.raises(RuntimeError, match="one event loop"):
         await asyncio.to_thread(lambda: asyncio.run(again()))

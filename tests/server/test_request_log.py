@@ -150,7 +150,7 @@ async def test_a_call_without_room_for_its_tokens_is_refused_with_a_line(path):
     meter = services.metrics.call("/x", Tier.BATCH, 0.0)
     requests = [Request(name, (1,), SamplingParams(max_tokens=1), Tier.BATCH) for name in "ab"]
     with pytest.raises(ApiError, match="room for 1"):
-        services.front_end.open(requests, meter)
+        await services.front_end.open(requests, meter)
     services.request_log.close(5)
     assert [(line["id"], line["finish"], line["qoe"]) for line in lines_of(path)] == [
         ("a", "refused", None),

@@ -19,7 +19,7 @@ WORK = Work("r", (Prompt((104, 105), "hi"),), (Request("r:0", (104, 105), Sampli
 
 def pieces_of(texts: list[str]) -> list[Piece]:
     pieces = [
-        Piece(0, [text], len(text.encode()), [TokenLogprobs(byte, -0.5, (byte,), (-0.5,)) for byte in text.encode()])
+        Piece(0, [text], list(text.encode()), [TokenLogprobs(byte, -0.5, (byte,), (-0.5,)) for byte in text.encode()])
         for text in texts
     ]
     pieces[0].prompt_logprobs = (None, TokenLogprobs(105, -1.0))
@@ -70,7 +70,7 @@ def test_completions(texts, logprobs, echo):
 
 
 def test_tokens_without_text_are_sent_for_their_logprobs():
-    half = Piece(0, [], 1, [TokenLogprobs(0xC3, -0.5)])
+    half = Piece(0, [], [0xC3], [TokenLogprobs(0xC3, -0.5)])
     assert len(ChatShape(WORK, TOKENIZER, logprobs=True).chunk_choices(half)) == 2
     assert len(ChatShape(WORK, TOKENIZER, logprobs=False).chunk_choices(half)) == 1  # the role alone
     assert CompletionShape(WORK, TOKENIZER, logprobs=False, echo=False).chunk_choices(half) == []
