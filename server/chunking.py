@@ -15,7 +15,9 @@ MOST_CHUNK_BYTES = 16 * 1024  # what one DATA frame carries, unless the client a
 MANY_STREAMS = 50  # above so many chunks are half as large, so that each has its turn sooner
 LAN_ROUND_TRIP_S = 0.001  # up to here chunks are at their largest
 LARGEST_FACTOR = 4.0  # times the chunk size, on a LAN
-BUSY_LAG_S = 0.005  # a loop that comes to its events so late has no time for small chunks
+LAN_SHARE = 0.2  # of the send interval: how far apart chunks are on a LAN, where a packet more costs little
+BUSY_LAG_S = 0.005  # a loop that comes to its events so late has no time for small chunks of many streams
+LAG_SPACING = 10.0  # times the loop's lag: how far apart chunks are at least, so that it can catch up
 AHEAD_S = 4.0  # a reader with so much text left to read does not notice the send interval
 LEAST_HOLD_S = 0.001  # less is not worth a timer
 
@@ -34,6 +36,7 @@ class Situation(NamedTuple):
 
     held_bytes: int  # ready to leave
     held_since_s: float  # when the first of them came
+    last_sent_s: float  # when something left before; -inf: nothing has
     urgent: bool  # among them is a choice's first text, or its end
     slack_s: float  # until the reader needs more than was sent; inf where nobody reads along
     unsent_bytes: int  # sent before, and still on this machine
@@ -72,20 +75,26 @@ def decide(situation: Situation, now: float, limits: ChunkLimits) -> Hold | None
     if situation.held_bytes >= size:
         return None
     last_s = situation.held_since_s + limits.interval_s
-    until_s = min(last_s, now + _hold_s(situation))
+    apart_s = situation.last_sent_s + _spacing_s(situation, limits)
+    until_s = min(last_s, max(apart_s, now + _drain_s(situation)))
     return Hold(until_s, size) if until_s - now >= LEAST_HOLD_S else None
 
 
-def _hold_s(situation: Situation) -> float:
-    """How long waiting is good for something, from now on; inf: as long as it may."""
-    busy = situation.lag_s > BUSY_LAG_S
-    ahead = situation.slack_s > AHEAD_S
-    far = situation.round_trip_s is not None and situation.round_trip_s > LAN_ROUND_TRIP_S
-    if (busy and (ahead or situation.streams > MANY_STREAMS)) or (ahead and far):
-        return math.inf
+def _spacing_s(situation: Situation, limits: ChunkLimits) -> float:
+    """How far apart chunks are while that costs the reader nothing; what comes after a longer silence never waits."""
+    catching_up_s = min(limits.interval_s, LAG_SPACING * situation.lag_s)
+    if situation.slack_s > AHEAD_S:
+        near = situation.round_trip_s is None or situation.round_trip_s <= LAN_ROUND_TRIP_S
+        return max(catching_up_s, limits.interval_s * LAN_SHARE) if near else limits.interval_s
+    crowded = situation.streams > MANY_STREAMS and situation.lag_s > BUSY_LAG_S
+    return catching_up_s if crowded else 0.0
+
+
+def _drain_s(situation: Situation) -> float:
+    """How long what was sent before still takes to leave, so that text could not follow it sooner; inf: not known."""
     if situation.window_bytes is not None and situation.window_bytes <= 0:
         return math.inf
     if not situation.unsent_bytes:
         return 0.0
     rate = situation.delivery_bytes_per_s
-    return situation.unsent_bytes / rate if rate else math.inf  # when those have left it can follow at once
+    return situation.unsent_bytes / rate if rate else math.inf

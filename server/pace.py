@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -23,6 +24,7 @@ class StreamPace:
         self._pacing = pacing
         self._transport = transport
         self._weight = weight
+        self._last_sent_s = -math.inf
         self._readers = {index: ReaderClock(request) for index, request in enumerate(call.requests)}
 
     def begin(self) -> bytes:
@@ -40,6 +42,7 @@ class StreamPace:
         situation = Situation(
             held_bytes=held.bytes,
             held_since_s=held.since_s,
+            last_sent_s=self._last_sent_s,
             urgent=held.urgent,
             slack_s=self._slack_s(now_s),
             unsent_bytes=state.unsent_bytes,
@@ -53,6 +56,7 @@ class StreamPace:
 
     def sent(self, pieces: Sequence[Piece], now_s: float) -> None:
         """These pieces have left: their readers have more to read, and the stream weighs less."""
+        self._last_sent_s = now_s
         for piece in pieces:
             if piece.finish is not None:
                 self._readers.pop(piece.index, None)

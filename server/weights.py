@@ -77,6 +77,7 @@ class StreamWeight:
         self._tier = tier
         self._urgency = urgency
         self._weight = 0  # none given yet
+        self._told: tuple[float, int | None] | None = None  # the need and the client's weight that it stands for
 
     def header(self, slack_s: float) -> bytes:
         """The value of the response's `priority` header, for whoever passes the stream on."""
@@ -86,7 +87,11 @@ class StreamWeight:
         """Give the stream the weight that its reader's slack is worth, when that has changed notably."""
         if self._transport is None:
             return
-        weight = weight_of(self._tier, need_of(slack_s), self._push())
+        told = need_of(slack_s), self._transport.asked_weight()
+        if told == self._told:  # as of most, once their reader is far ahead
+            return
+        self._told = told
+        weight = weight_of(self._tier, told[0], push_of(self._urgency, told[1]))
         known = self._weight
         if (weight >= known * NOTABLE or weight * NOTABLE <= known) and self._transport.set_weight(weight):
             self._weight = weight

@@ -19,6 +19,7 @@ situations = st.builds(
     Situation,
     held_bytes=st.integers(0, 20_000),
     held_since_s=st.floats(NOW - 1, NOW),
+    last_sent_s=st.floats(NOW - 1, NOW) | st.just(-math.inf),
     urgent=st.booleans(),
     slack_s=st.floats(-100, 100) | st.just(math.inf),
     unsent_bytes=amounts,
@@ -36,6 +37,7 @@ def at_ease(**changes) -> Situation:
     known = {
         "held_bytes": 5,
         "held_since_s": NOW,
+        "last_sent_s": NOW,
         "urgent": False,
         "slack_s": 0.1,
         "unsent_bytes": 0,
@@ -101,6 +103,11 @@ def test_a_busier_loop_never_sends_earlier(situation, more):
     assert until(situation._replace(lag_s=situation.lag_s + more)) >= until(situation)
 
 
+@given(situations, seconds)
+def test_a_longer_silence_never_makes_text_wait_longer(situation, more):
+    assert until(situation._replace(last_sent_s=situation.last_sent_s - more)) <= until(situation)
+
+
 @given(situations, amounts)
 def test_more_text_never_waits_longer(situation, more):
     assert until(situation._replace(held_bytes=situation.held_bytes + more)) <= until(situation)
@@ -141,7 +148,12 @@ def test_chunks_follow_the_link_and_the_crowd(round_trip_s, streams, size):
         ({"unsent_bytes": 10}, 0.0),  # gone before a timer is
         ({"window_bytes": 0}, 0.05),
         ({"slack_s": 10.0}, 0.05),
-        ({"slack_s": 10.0, "round_trip_s": 0.0002}, 0.0),  # a packet more costs nobody anything
+        ({"slack_s": 10.0, "last_sent_s": NOW - 0.02}, 0.03),
+        ({"slack_s": 10.0, "last_sent_s": NOW - 0.06}, 0.0),  # there was silence
+        ({"slack_s": 10.0, "last_sent_s": -math.inf}, 0.0),
+        ({"slack_s": 10.0, "round_trip_s": 0.0002}, 0.01),  # a packet more costs little
+        ({"slack_s": 10.0, "round_trip_s": None}, 0.01),
+        ({"slack_s": 10.0, "round_trip_s": 0.0002, "lag_s": 0.003}, 0.03),
         ({"slack_s": 10.0, "round_trip_s": 0.0002, "lag_s": 0.02}, 0.05),
         ({"slack_s": math.inf}, 0.05),
         ({"lag_s": 0.02}, 0.0),

@@ -88,8 +88,10 @@ def test_readers_far_ahead_let_text_wait():
     assert pace.hold(held(), 100.0) is None
     pace.sent([Piece(0, tokens=20)], clock.now())
     assert pace.hold(held(), 100.0) is not None
+    assert pace.hold(held(at_s=100.06), 100.06) is None  # nothing had left for long enough
+    pace.sent([Piece(0, tokens=1)], 103.0)
     assert pace.hold(held(at_s=103.0), 103.0) is None  # they read on
-    assert weight.slacks == [pytest.approx(2.0), pytest.approx(6.0)]
+    assert weight.slacks == [pytest.approx(2.0), pytest.approx(6.0), pytest.approx(3.2)]
 
 
 def test_the_reader_who_needs_text_first_decides_until_its_choice_ends():
@@ -106,9 +108,10 @@ def test_the_reader_who_needs_text_first_decides_until_its_choice_ends():
 
 def test_where_nobody_reads_along_text_may_wait():
     pace, weight, _ = paced(TransportState(0.04, 1e6, 0, 0, 60_000), targets=(None,))
-    assert pace.hold(held(), 100.0) is not None
     pace.begin()
-    assert weight.slacks == [math.inf]
+    pace.sent([Piece(0, tokens=1)], 100.0)
+    assert pace.hold(held(), 100.0) is not None
+    assert weight.slacks == [math.inf, math.inf]
 
 
 def test_open_streams_are_counted():
