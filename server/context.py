@@ -69,6 +69,9 @@ class ServerSettings:
     body_timeout_s: float = 30.0  # for the whole request body
     send_stall_s: float = 30.0  # how long a client may read nothing of what waits for it
     unread_timeout_s: float = 1.5  # how long a client may leave its stream unread before its replies are paused
+    chunk_bytes: int = 4096  # of a stream's text, from which it does not wait for more
+    send_interval_s: float = 0.05  # the longest that a stream's text waits for more
+    adaptive_chunks: bool = True  # False: a stream's text leaves as soon as it comes
     keep_alive_s: float = 15.0  # for a connection without a call
     max_choices: int = 16  # n
     max_prompts: int = 128  # prompts of one completions call

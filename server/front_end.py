@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple
 
+from andes_jax.clock import Clock, WallClock
 from andes_jax.events import TokenEvent
 from andes_jax.request import FinishReason, Refusal, Request
+from server.chunking import Hold
 from server.context import Engine
 from server.errors import ApiError, shutting_down
-from server.mailbox import Mailbox, Piece
+from server.mailbox import Held, Mailbox, Piece, size_of
 from server.metrics import CallMeter
 from server.request_log import Ended
 
 ANSWER_S = 10.0  # that an engine in another process gets to take a call's requests
+LAG_MEMORY = 0.8  # how much of the measured lag is that of the steps before
 
 
 class Call:
@@ -29,20 +32,45 @@ class Call:
         self._requests = {request.id: request for request in requests}
         self._mailboxes = {request.id: Mailbox(index) for index, request in enumerate(requests)}
         self._news = asyncio.Event()
+        self._wake_bytes = 0  # what does not wait for more wakes nobody below so many
+        self.held = Held()
         self.meter = meter
+
+    @property
+    def requests(self) -> list[Request]:
+        """What was asked for, in order of index."""
+        return list(self._requests.values())
 
     @property
     def size(self) -> int:
         """How many requests it has, each of which ends with one finish."""
         return len(self._mailboxes)
 
+    async def news(self) -> None:
+        """Wait until there is something to take."""
+        await self._news.wait()
+
+    async def more(self, hold: Hold, now_s: float) -> None:
+        """After news: wait as long as it says for more, but never once something urgent is there."""
+        if self.held.urgent or self.held.bytes >= hold.until_bytes:
+            return
+        self._news.clear()
+        self._wake_bytes = hold.until_bytes
+        timer = asyncio.get_running_loop().call_later(hold.until_s - now_s, self._news.set)
+        try:
+            await self._news.wait()
+        finally:
+            timer.cancel()
+            self._wake_bytes = 0
+
     async def take(self) -> list[Piece]:
         """Wait for news; what came of each choice since the last time, in order of index."""
         await self._news.wait()
         self._news.clear()
+        self.held = Held()
         return [piece for mailbox in self._mailboxes.values() if (piece := mailbox.take()) is not None]
 
-    def deliver(self, event: TokenEvent) -> None:
+    def deliver(self, event: TokenEvent, now_s: float) -> None:
         """Add one event of one of the requests."""
         mailbox = self._mailboxes[event.request_id]
         mailbox.put(event)
@@ -50,7 +78,10 @@ class Call:
         if event.finish is not None:
             request = self._requests[event.request_id]
             self._front_end.on_end(Ended(request, event.finish, event.emitted_s, mailbox.first_token_s, event.usage))
-        self._news.set()
+        held = self.held
+        held.add(size_of(event), urgent=mailbox.urgent, emitted_s=event.emitted_s, now_s=now_s)
+        if held.urgent or held.bytes >= self._wake_bytes:
+            self._news.set()
 
     def pause(self) -> None:
         """Let what has not ended wait: nobody reads it."""
@@ -90,8 +121,12 @@ class _Left(NamedTuple):
 class FrontEnd:
     """The calls of one event loop: the first one that opens a call."""
 
-    def __init__(self, engine: Engine, on_end: Callable[[Ended], None] = lambda ended: None) -> None:
+    def __init__(
+        self, engine: Engine, on_end: Callable[[Ended], None] = lambda ended: None, clock: Clock | None = None
+    ) -> None:
         self.engine = engine
+        self._clock = WallClock() if clock is None else clock  # the engine's
+        self.lag_s = 0.0  # how late the loop comes to a step's events, over the last steps
         self.on_end = on_end  # told of every request's end, also of those refused and left
         self._calls: dict[str, Call] = {}  # by request id
         self._left: dict[str, _Left] = {}  # cancelled, and the engine has not yet said what became of them
@@ -188,10 +223,12 @@ class FrontEnd:
             return
 
     def _deliver(self, events: Sequence[TokenEvent]) -> None:
+        now_s = self._clock.now()
+        self.lag_s += (1 - LAG_MEMORY) * (max(0.0, now_s - events[-1].emitted_s) - self.lag_s)
         for event in events:
             call = self._calls.get(event.request_id)
             if call is not None:
-                call.deliver(event)
+                call.deliver(event, now_s)
             elif event.finish is not None and (left := self._left.pop(event.request_id, None)) is not None:
                 left.meter.served(event.usage)
                 self.on_end(

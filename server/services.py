@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from server.admission import Admission
 from server.body import BodyReader
+from server.chunking import ChunkLimits
 from server.context import ServerContext
 from server.front_end import FrontEnd
 from server.lifecycle import Lifecycle
 from server.metrics import Metrics
+from server.pace import Pacing
 from server.request_log import RequestLog
 from server.stream_profile import StreamProfiler
 
@@ -24,6 +26,7 @@ class Services:
     front_end: FrontEnd
     lifecycle: Lifecycle
     metrics: Metrics
+    pacing: Pacing
     request_log: RequestLog
     profiler: StreamProfiler | None  # None: streams are not profiled
 
@@ -32,13 +35,17 @@ class Services:
         """All parts, not yet in use."""
         metrics = Metrics(context.engine, context.compiles_after_ready)
         request_log = RequestLog(context, metrics.log_lines_dropped)
+        front_end = FrontEnd(context.engine, request_log.add, context.clock)
+        settings = context.settings
+        limits = ChunkLimits(settings.chunk_bytes, settings.send_interval_s, settings.adaptive_chunks)
         return cls(
             context=context,
             admission=Admission(context),
             bodies=BodyReader(context.settings),
-            front_end=FrontEnd(context.engine, request_log.add),
+            front_end=front_end,
             lifecycle=Lifecycle(),
             metrics=metrics,
+            pacing=Pacing(limits, context.clock, front_end),
             request_log=request_log,
             profiler=StreamProfiler(context) if context.settings.profile_streaming else None,
         )

@@ -1,4 +1,4 @@
-"""Server-sent events of one call: the head leaves before the first token exists, then whatever is unread at a time.
+"""Server-sent events of one call: the head leaves before the first token exists, then what the stream's pace lets go.
 
 Order: for each choice the role (chat alone) with its first news, its text, its finish; then the usage where it was
 asked for; then [DONE]. An error after the start is an event of its own, and [DONE] still comes.
@@ -10,15 +10,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import orjson
-from starlette.types import Scope, Send
+from starlette.types import Send
 
 from server.errors import ApiError
 from server.front_end import Call
 from server.mailbox import Piece
+from server.pace import StreamPace
 from server.replies import ReplyHead, UsageSum, fault_of
 from server.shapes import Shape
 from server.stream_profile import CallProfile
-from server.transport import transport_of
+from server.transport import Transport
 from server.unread import UnreadWatch
 
 DONE = b"data: [DONE]\n\n"
@@ -68,16 +69,21 @@ class EventStream:
 
     def __init__(
         self,
-        scope: Scope,
+        transport: Transport | None,
         send: Send,
         draining: Callable[[], bool],
         watch: UnreadWatch,
+        pace: StreamPace,
+        now: Callable[[], float],
         profile: CallProfile | None = None,
     ) -> None:
-        self._scope = scope
+        """`now` is the engine's clock."""
+        self._transport = transport
         self._send = send
         self._draining = draining
         self._watch = watch
+        self._pace = pace
+        self._now = now
         self._profile = profile
 
     async def run(self, call: Call, encoder: EventEncoder) -> None:
@@ -85,26 +91,36 @@ class EventStream:
         await self._begin()
         left = call.size
         while left:
-            pieces = await call.take()
-            if self._profile is not None:
-                self._profile.taken()
-            faults = [fault for piece in pieces if (fault := fault_of(piece, draining=self._draining())) is not None]
-            if faults:
-                # What was generated before the fault is the client's, of this choice and of the others.
-                data = encoder.pieces(_without_faults(pieces)) + encoder.error(faults[0])
-                await self._body(data, more=False)
-                return
-            left -= sum(piece.finish is not None for piece in pieces)
-            data = encoder.pieces(pieces)
-            if not left:
-                data += encoder.end()
-            if data:
-                await self._body(data, more=left > 0)
+            await call.news()
+            now_s = self._now()
+            if (hold := self._pace.hold(call.held, now_s)) is not None:
+                await call.more(hold, now_s)
+            left = await self._flush(call, encoder, left)
+
+    async def _flush(self, call: Call, encoder: EventEncoder, left: int) -> int:
+        """Send what is held as one body message; how many of the `left` choices go on after it."""
+        pieces = await call.take()
+        if self._profile is not None:
+            self._profile.taken()
+        faults = [fault for piece in pieces if (fault := fault_of(piece, draining=self._draining())) is not None]
+        if faults:
+            # What was generated before the fault is the client's, of this choice and of the others.
+            data = encoder.pieces(_without_faults(pieces)) + encoder.error(faults[0])
+            await self._body(data, more=False)
+            return 0
+        left -= sum(piece.finish is not None for piece in pieces)
+        data = encoder.pieces(pieces)
+        if not left:
+            data += encoder.end()
+        self._pace.sent(pieces, self._now())
+        if data:
+            await self._body(data, more=left > 0)
+        return left
 
     async def _begin(self) -> None:
-        await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        transport = transport_of(self._scope)
-        if transport is None or not await transport.send_empty_data():
+        headers = [*HEADERS, (b"priority", self._pace.begin())]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        if self._transport is None or not await self._transport.send_empty_data():
             await self._body(COMMENT, more=True)
 
     async def _body(self, data: bytes, *, more: bool) -> None:

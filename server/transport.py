@@ -7,16 +7,31 @@ and what needs HTTP/2 over HTTP/1.1, every method says that it could not.
 
 from __future__ import annotations
 
-import socket
-import struct
-from typing import Any
+from dataclasses import dataclass
 
 import h2.exceptions
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from server.hypercorn_repairs.h2_protocol import FairH2Protocol
+from server.hypercorn_repairs.tcp_server import FairTCPServer
+
 EXTENSION = "andes.transport"
-_TCP_INFO = getattr(socket, "TCP_INFO", None)  # not on every system
-_ROUND_TRIP = struct.Struct("=68xI")  # the place of tcpi_rtt, in microseconds, in struct tcp_info of linux/tcp.h
+
+
+@dataclass(frozen=True, slots=True)
+class TransportState:
+    """How a call's transport is at a moment. None stands for what it does not tell."""
+
+    round_trip_s: float | None = None  # the least measured
+    delivery_bytes_per_s: float | None = None  # what the connection carried last
+    stream_bytes: int = 0  # unsent, of the call's HTTP/2 stream
+    connection_bytes: int = 0  # unsent, of its connection: in this process and in the kernel
+    window_bytes: int | None = None  # what the client lets the HTTP/2 stream send now; may be negative
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written before and what is written now would have to wait for."""
+        return self.stream_bytes + self.connection_bytes
 
 
 class Transport:
@@ -27,10 +42,10 @@ class Transport:
     def __init__(self, send: Send) -> None:
         stream = getattr(send, "__self__", None)
         protocol = getattr(getattr(stream, "send", None), "__self__", None)
-        self._connection = getattr(getattr(protocol, "send", None), "__self__", None)
-        is_h2 = all(hasattr(protocol, name) for name in ("priority", "connection", "stream_buffers"))
-        self._protocol = protocol if is_h2 else None
-        self._stream_id = getattr(stream, "stream_id", None) if is_h2 else None
+        connection = getattr(getattr(protocol, "send", None), "__self__", None)
+        self._connection = connection if isinstance(connection, FairTCPServer) else None
+        self._protocol = protocol if isinstance(protocol, FairH2Protocol) else None
+        self._stream_id: int = getattr(stream, "stream_id", 0)
 
     async def send_empty_data(self) -> bool:
         """Send a DATA frame of no bytes, after the response's start. False when there is no HTTP/2 stream for it."""
@@ -44,19 +59,30 @@ class Transport:
         return True
 
     def round_trip_s(self) -> float | None:
-        """The smoothed time of a round trip to the client, as the kernel has measured it; None where it is not told."""
-        writer: Any = getattr(self._connection, "writer", None)
-        peer = None if writer is None else writer.get_extra_info("socket")
-        if peer is None or _TCP_INFO is None or peer.family not in (socket.AF_INET, socket.AF_INET6):
-            return None
-        try:
-            info: bytes = peer.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _ROUND_TRIP.size)
-        except OSError:  # closed meanwhile
-            return None
-        if len(info) < _ROUND_TRIP.size:
-            return None
-        microseconds: int = _ROUND_TRIP.unpack(info)[0]
-        return microseconds / 1e6
+        """The least time of a round trip to the client, as the kernel has measured it; None where it is not told."""
+        facts = None if self._connection is None else self._connection.link.facts()
+        return None if facts is None else facts.round_trip_s
+
+    def state(self) -> TransportState:
+        """The state now, cheap enough for every send: streams of a connection share what the kernel is asked for."""
+        if self._connection is None:
+            return TransportState()
+        facts = self._connection.link.facts()
+        waiting = self._connection.writer.transport.get_write_buffer_size()
+        stream, window = (0, None) if self._protocol is None else self._protocol.backlog(self._stream_id)
+        if facts is None:
+            return TransportState(None, None, stream, waiting, window)
+        return TransportState(
+            facts.round_trip_s, facts.delivery_bytes_per_s, stream, waiting + facts.unsent_bytes, window
+        )
+
+    def asked_weight(self) -> int | None:
+        """The weight (1-256) that the client has given the HTTP/2 stream; None when it has not."""
+        return None if self._protocol is None else self._protocol.priority.asked(self._stream_id)
+
+    def set_weight(self, weight: int) -> bool:
+        """Give the HTTP/2 stream a weight (1-256) on its connection. False when there is no such stream."""
+        return self._protocol is not None and self._protocol.priority.assign(self._stream_id, weight)
 
 
 class TransportExtension:

@@ -79,6 +79,16 @@ class FairH2Protocol(H2Protocol):
             return
         await self._flush()
 
+    def backlog(self, stream_id: int) -> tuple[int, int | None]:
+        """Bytes of a stream that wait here, and how many the peer would take of it now; 0 and None once it is over."""
+        buffer = self.stream_buffers.get(stream_id)
+        if buffer is None:
+            return 0, None
+        try:
+            return len(buffer.buffer), self.connection.local_flow_control_window(stream_id)
+        except h2.exceptions.ProtocolError:  # reset by the peer, and not yet told here
+            return 0, None
+
     # Sending
 
     async def send_task(self) -> None:

@@ -18,13 +18,18 @@ DEFAULT_WEIGHT = 16
 @dataclass(slots=True)
 class _Share:
     weight: int
+    asked: int | None = None  # the weight that the peer has given
+    assigned: bool = False  # the weight is ours, and the peer's is only known
     start: float = 0.0  # virtual time of its next turn
     ready: bool = False
     ticket: int = 0  # of its valid entry in the heap
 
 
 class StreamSchedule:
-    """The interface of `priority.PriorityTree` that Hypercorn uses, and `charge`, due after every turn."""
+    """The interface of `priority.PriorityTree` that Hypercorn uses, and `charge`, due after every turn.
+
+    Weights come from the peer until `assign` gives the stream one, and from there alone afterwards.
+    """
 
     def __init__(self) -> None:
         self._shares: dict[int, _Share] = {}
@@ -43,8 +48,24 @@ class StreamSchedule:
     def reprioritize(
         self, stream_id: int, depends_on: int | None = None, weight: int = DEFAULT_WEIGHT, exclusive: bool = False
     ) -> None:
-        """Give a stream another weight, from its next turn on; raises MissingStreamError and BadWeightError."""
-        self._share(stream_id).weight = _checked(weight)
+        """The peer gives a stream another weight, from its next turn on; raises MissingStreamError, BadWeightError."""
+        share = self._share(stream_id)
+        share.asked = _checked(weight)
+        if not share.assigned:
+            share.weight = weight
+
+    def assign(self, stream_id: int, weight: int) -> bool:
+        """Give a stream our weight, from its next turn on; False when it is not known. Raises BadWeightError."""
+        share = self._shares.get(stream_id)
+        if share is None:
+            return False
+        share.weight, share.assigned = _checked(weight), True
+        return True
+
+    def asked(self, stream_id: int) -> int | None:
+        """The weight that the peer has given a stream; None when it has not, or the stream is not known."""
+        share = self._shares.get(stream_id)
+        return None if share is None else share.asked
 
     def remove_stream(self, stream_id: int) -> None:
         """Forget a stream; raises MissingStreamError."""

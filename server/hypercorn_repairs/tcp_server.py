@@ -10,6 +10,7 @@ from hypercorn.events import Closed, Event, RawData
 
 from server.hypercorn_repairs.config import RepairedConfig
 from server.hypercorn_repairs.h2_protocol import FairH2Protocol
+from server.link import Link
 
 TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
@@ -20,8 +21,10 @@ class FairTCPServer(TCPServer):
     """One connection of a server with a RepairedConfig."""
 
     config: RepairedConfig
+    link: Link
 
     async def run(self) -> None:
+        self.link = Link(self.writer.get_extra_info("socket"), asyncio.get_running_loop().time)
         self._tune_socket()
         self.config.connections.add(self.writer)
         try:

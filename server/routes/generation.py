@@ -23,6 +23,7 @@ from server.shapes import ChatShape, CompletionShape, Shape
 from server.stream import EventEncoder, EventStream
 from server.transport import transport_of
 from server.unread import UnreadWatch
+from server.weights import StreamWeight, asked_urgency
 
 
 class GenerationEndpoint[B: GenerationBody](ABC):
@@ -63,17 +64,26 @@ class GenerationEndpoint[B: GenerationBody](ABC):
         head = ReplyHead(call_id, services.context.model_id, body.tier_used, services.context.fingerprint)
         shape = self.shape(body, work)
         usage = UsageSum(work)
+        transport = transport_of(scope)
+        weight = StreamWeight(transport, body.tier, asked_urgency(scope["headers"]))
         call = await services.front_end.open(work.requests, meter)
         try:
             if body.stream:
                 encoder = EventEncoder(head, shape, usage, include_usage=body.include_usage)
-                with services.metrics.streams_open.track_inprogress():
-                    watch = UnreadWatch(call, transport_of(scope), services.context.settings.unread_timeout_s)
-                    await EventStream(scope, send, self._draining, watch, profile).run(call, encoder)
+                watch = UnreadWatch(call, transport, services.context.settings.unread_timeout_s)
+                with (
+                    services.metrics.streams_open.track_inprogress(),
+                    services.pacing.stream(call, transport, weight) as pace,
+                ):
+                    stream = EventStream(
+                        transport, send, self._draining, watch, pace, services.context.clock.now, profile
+                    )
+                    await stream.run(call, encoder)
             else:
                 reply = head.fields(shape.kind)
                 reply["choices"] = shape.whole_choices(await self._gather(call, usage))
                 reply["usage"] = usage.render()
+                weight.follow(0.0)  # the whole reply is due at once
                 await Response(orjson.dumps(reply), media_type="application/json")(scope, receive, send)
         finally:
             call.close()

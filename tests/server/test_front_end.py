@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import threading
 
 import httpx
 import pytest
 
+from andes_jax.clock import VirtualClock
 from andes_jax.events import TokenEvent
 from andes_jax.request import FinishReason, Refusal, Request, SamplingParams, Tier
+from server.chunking import Hold
 from server.context import ServerContext
 from server.errors import ApiError
 from server.front_end import FrontEnd
@@ -73,6 +76,79 @@ async def test_events_of_one_step_reach_their_choices():
     call.close()
     call.close()
     assert engine.cancelled == ["a"] and front_end.open_requests == 0
+
+
+async def test_more_waits_for_bytes_or_for_what_is_urgent():
+    engine = RecordingEngine()
+    _, call = opened(engine, "a")
+    send(engine, TokenEvent("a", 1.0, "first", (1,)))
+    await call.news()
+    assert call.held.urgent
+    await call.more(Hold(3600.0, 100), 0.0)  # urgent already
+    [piece] = await call.take()
+    assert piece.text == "first" and not call.held.urgent
+
+    for event, waits in (("x" * 9, True), ("y" * 20, False)):  # the last one makes it enough
+        send(engine, TokenEvent("a", 2.0, event, (1,)))
+        await call.news()
+        waiting = asyncio.ensure_future(call.more(Hold(3600.0, 25), 0.0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert waiting.done() != waits
+        send(engine, TokenEvent("a", 2.0, "z", (1,)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert waiting.done() != waits
+        if waits:
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await waiting
+            call._news.set()
+    [piece] = await call.take()
+    assert piece.text == "x" * 9 + "z" + "y" * 20 + "z"
+
+
+async def test_an_end_wakes_whoever_waits_for_more():
+    engine = RecordingEngine()
+    _, call = opened(engine, "a")
+    send(engine, TokenEvent("a", 1.0, "first", (1,)))
+    await call.take()
+    send(engine, TokenEvent("a", 2.0, "x", (1,)))
+    await call.news()
+    waiting = asyncio.ensure_future(call.more(Hold(3600.0, 1000), 0.0))
+    await asyncio.sleep(0)
+    send(engine, TokenEvent("a", 3.0, "y", (1,), finish=FinishReason.STOP))
+    await asyncio.wait_for(waiting, 5)
+    [piece] = await call.take()
+    assert piece.text == "xy" and piece.finish is FinishReason.STOP
+
+
+async def test_a_timer_wakes_whoever_waits_for_more():
+    engine = RecordingEngine()
+    _, call = opened(engine, "a")
+    send(engine, TokenEvent("a", 1.0, "first", (1,)))
+    await call.take()
+    send(engine, TokenEvent("a", 2.0, "x", (1,)))
+    await call.news()
+    await asyncio.wait_for(call.more(Hold(7.001, 1000), 7.0), 5)
+    [piece] = await call.take()
+    assert piece.text == "x"
+
+
+async def test_lag_follows_how_late_events_come():
+    engine = RecordingEngine()
+    clock = VirtualClock(10.0)
+    front_end = FrontEnd(engine, clock=clock)
+    front_end.open(requests("a"), Metrics(engine, lambda: 0).call("/x", Tier.REALTIME, 0.0))
+    for _ in range(50):
+        send(engine, TokenEvent("a", clock.now(), "x", (1,)))
+        clock.advance(0.03)
+        await asyncio.sleep(0)
+    assert 0.029 < front_end.lag_s <= 0.0301
+    for _ in range(50):
+        send(engine, TokenEvent("a", clock.now() + 1.0, "x", (1,)))  # a clock of another process may be ahead
+        await asyncio.sleep(0)
+    assert 0 <= front_end.lag_s < 0.0001
 
 
 async def test_late_events_of_a_closed_call_are_dropped():

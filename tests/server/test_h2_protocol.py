@@ -259,30 +259,3 @@ def test_priority_frames_hurt_nobody(start):
         client.connection.prioritize(99, weight=20, depends_on=good)
         client.flush()
         finishes(client, good)
-
-
-def test_weights_share_a_connection_without_starving(start):
-    """Stock Hypercorn sends nothing of the lighter stream while the connection's window is the limit."""
-    size = 300_000
-    server = start(lambda request: (*(b"x" * size), 256))
-    allow_long_replies(server, size)
-    with RawH2(server.port, hungry=False) as client:
-        heavy = client.headers(CHAT)
-        light = client.headers(CHAT)
-        client.connection.prioritize(heavy, weight=64)
-        client.connection.prioritize(light, weight=16)
-        body = orjson.dumps(chat(stream=True, max_tokens=size))
-        for stream_id in (heavy, light):
-            client.connection.increment_flow_control_window(2**24, stream_id)
-            client.connection.send_data(stream_id, body, end_stream=True)
-        client.flush()
-        client.pump(lambda: len(client.data(heavy)) + len(client.data(light)) >= 65535, 3)
-        wait_for(lambda: not server.engine.live, 10)
-        begun = len(client.data(light)), len(client.data(heavy))
-        for _ in range(12):
-            before = len(client.data(heavy)) + len(client.data(light))
-            client.connection.increment_flow_control_window(16_384, None)
-            client.flush()
-            client.pump(lambda goal=before + 16_384: len(client.data(heavy)) + len(client.data(light)) >= goal, 2)
-        gained_light, gained_heavy = len(client.data(light)) - begun[0], len(client.data(heavy)) - begun[1]
-        assert 2 < gained_heavy / gained_light < 8

@@ -93,3 +93,16 @@ def test_errors_are_those_of_the_tree():
     for weight in (0, 257):
         with pytest.raises(BadWeightError):
             turns.reprioritize(1, weight=weight)
+
+
+def test_a_weight_that_was_assigned_is_no_longer_the_peer_s():
+    turns = schedule(s1=16, s3=16)
+    turns.reprioritize(1, weight=64)
+    assert turns.asked(1) == 64 and turns.asked(3) is None and turns.asked(5) is None
+    assert turns.assign(1, 32) and not turns.assign(5, 32)
+    turns.reprioritize(1, weight=200)
+    assert turns.asked(1) == 200
+    sent = serve(turns, 100_000)
+    assert sent[1] / sent[3] == pytest.approx(2, abs=0.01)
+    with pytest.raises(BadWeightError):
+        turns.assign(1, 0)

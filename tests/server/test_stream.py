@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from andes_jax.request import FinishReason
+from server.chunking import Hold
 from tests.server.parts import chat, chat_text, completion, events_of, mk_context, says
 
 TEXTS = {
@@ -48,12 +49,24 @@ STOPS = [
 ]
 
 
+@pytest.fixture(params=["as it comes", "held"])
+def pace(request, monkeypatch):
+    """Streams whose text is never held, and streams whose text is held whenever that is allowed."""
+    if request.param == "held":
+        monkeypatch.setattr("server.pace.decide", held_whenever_it_may_be)
+
+
+def held_whenever_it_may_be(situation, now, limits):
+    until_s = situation.held_since_s + 0.004
+    return None if situation.urgent or until_s <= now else Hold(until_s, 1 << 20)
+
+
 def scripts():
     return [*(text.encode() for text in TEXTS.values()), *BYTES.values()]
 
 
 @pytest.mark.parametrize("script", scripts())
-async def test_streams_say_what_whole_replies_say(connect, script):
+async def test_streams_say_what_whole_replies_say(connect, script, pace):
     client = connect(mk_context(says(script)))
     for stop in STOPS:
         for limit in (None, 1, 5):
@@ -83,7 +96,7 @@ async def test_chunks_have_the_client_s_shape(connect, text):
     assert [choice["finish_reason"] for choice in choices] == [None] * (len(choices) - 1) + ["stop"]
 
 
-async def test_a_character_goes_with_its_last_byte(connect):
+async def test_a_character_goes_with_its_last_byte(connect, pace):
     context = mk_context(says("한🙂x"), gap_s=0.001)
     events = events_of((await connect(context).post("/v1/chat/completions", json=chat(stream=True))).content)
     contents = [event["choices"][0]["delta"].get("content") for event in events]
@@ -93,7 +106,7 @@ async def test_a_character_goes_with_its_last_byte(connect):
 
 @pytest.mark.parametrize("make", [chat, completion])
 @pytest.mark.parametrize("n", [1, 3])
-async def test_usage_comes_last_and_only_when_asked(connect, make, n):
+async def test_usage_comes_last_and_only_when_asked(connect, make, n, pace):
     path = "/v1/chat/completions" if make is chat else "/v1/completions"
     client = connect()
     body = make(n=n, stream=True)
@@ -106,7 +119,7 @@ async def test_usage_comes_last_and_only_when_asked(connect, make, n):
     assert events[-1]["choices"] == [] and events[-1]["usage"] == whole
 
 
-async def test_choices_keep_apart(connect):
+async def test_choices_keep_apart(connect, pace):
     context = mk_context()
     client = connect(context)
     body = chat(n=3, max_tokens=40, seed=3)
@@ -121,7 +134,7 @@ async def test_choices_keep_apart(connect):
 
 
 @pytest.mark.parametrize("make", [chat, completion])
-async def test_log_probabilities_of_streams_and_replies(connect, make):
+async def test_log_probabilities_of_streams_and_replies(connect, make, pace):
     path = "/v1/chat/completions" if make is chat else "/v1/completions"
     client = connect(mk_context(says("héy 界")))
     asked = {"logprobs": True, "top_logprobs": 3} if make is chat else {"logprobs": 3, "echo": True}
@@ -172,7 +185,7 @@ async def test_the_role_waits_for_the_first_token(connect):
 
 
 @pytest.mark.parametrize("make", [chat, completion])
-async def test_a_fault_comes_after_the_text_of_its_batch(connect, make):
+async def test_a_fault_comes_after_the_text_of_its_batch(connect, make, pace):
     path = "/v1/chat/completions" if make is chat else "/v1/completions"
     context = mk_context(lambda request: b"abcd"[: 2 + request.sampling.choice])
     context.engine.tokens_per_step = 9
