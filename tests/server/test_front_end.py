@@ -80,7 +80,7 @@ async def test_events_of_one_step_reach_their_choices():
 
 async def test_more_waits_for_bytes_or_for_what_is_urgent():
     engine = RecordingEngine()
-    _, call = opened(engine, "a")
+    _, call = await opened(engine, "a")
     send(engine, TokenEvent("a", 1.0, "first", (1,)))
     await call.news()
     assert call.held.urgent
@@ -110,7 +110,7 @@ async def test_more_waits_for_bytes_or_for_what_is_urgent():
 
 async def test_an_end_wakes_whoever_waits_for_more():
     engine = RecordingEngine()
-    _, call = opened(engine, "a")
+    _, call = await opened(engine, "a")
     send(engine, TokenEvent("a", 1.0, "first", (1,)))
     await call.take()
     send(engine, TokenEvent("a", 2.0, "x", (1,)))
@@ -125,7 +125,7 @@ async def test_an_end_wakes_whoever_waits_for_more():
 
 async def test_a_timer_wakes_whoever_waits_for_more():
     engine = RecordingEngine()
-    _, call = opened(engine, "a")
+    _, call = await opened(engine, "a")
     send(engine, TokenEvent("a", 1.0, "first", (1,)))
     await call.take()
     send(engine, TokenEvent("a", 2.0, "x", (1,)))
@@ -139,7 +139,7 @@ async def test_lag_follows_how_late_events_come():
     engine = RecordingEngine()
     clock = VirtualClock(10.0)
     front_end = FrontEnd(engine, clock=clock)
-    front_end.open(requests("a"), Metrics(engine, lambda: 0).call("/x", Tier.REALTIME, 0.0))
+    await front_end.open(requests("a"), Metrics(engine, lambda: 0).call("/x", Tier.REALTIME, 0.0))
     for _ in range(50):
         send(engine, TokenEvent("a", clock.now(), "x", (1,)))
         clock.advance(0.03)

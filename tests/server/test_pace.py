@@ -84,12 +84,12 @@ def test_text_never_waits_without_adaptation_or_without_a_reason():
 
 def test_readers_far_ahead_let_text_wait():
     pace, weight, clock = paced(TransportState(0.04, 1e6, 0, 0, 60_000))
-    pace.sent([Piece(0, tokens=10)], clock.now())  # two seconds of reading
+    pace.sent([Piece(0, token_ids=[7] * 10)], clock.now())  # two seconds of reading
     assert pace.hold(held(), 100.0) is None
-    pace.sent([Piece(0, tokens=20)], clock.now())
+    pace.sent([Piece(0, token_ids=[7] * 20)], clock.now())
     assert pace.hold(held(), 100.0) is not None
     assert pace.hold(held(at_s=100.06), 100.06) is None  # nothing had left for long enough
-    pace.sent([Piece(0, tokens=1)], 103.0)
+    pace.sent([Piece(0, token_ids=[7] * 1)], 103.0)
     assert pace.hold(held(at_s=103.0), 103.0) is None  # they read on
     assert weight.slacks == [pytest.approx(2.0), pytest.approx(6.0), pytest.approx(3.2)]
 
@@ -97,19 +97,19 @@ def test_readers_far_ahead_let_text_wait():
 def test_the_reader_who_needs_text_first_decides_until_its_choice_ends():
     pace, weight, clock = paced(TransportState(0.04, 1e6, 0, 0, 60_000), targets=(READER, READER))
     assert pace.begin() == b"u=1" and weight.slacks == [1.0]
-    pace.sent([Piece(0, tokens=100)], clock.now())
+    pace.sent([Piece(0, token_ids=[7] * 100)], clock.now())
     assert weight.slacks[-1] == 1.0 and pace.hold(held(), 100.0) is None
-    pace.sent([Piece(1, tokens=3, finish=FinishReason.STOP)], clock.now())
+    pace.sent([Piece(1, token_ids=[7] * 3, finish=FinishReason.STOP)], clock.now())
     assert weight.slacks[-1] == pytest.approx(20.0) and pace.hold(held(), 100.0) is not None
     told = len(weight.slacks)
-    pace.sent([Piece(0, tokens=1, finish=FinishReason.LENGTH)], clock.now())
+    pace.sent([Piece(0, token_ids=[7] * 1, finish=FinishReason.LENGTH)], clock.now())
     assert len(weight.slacks) == told  # nothing more comes
 
 
 def test_where_nobody_reads_along_text_may_wait():
     pace, weight, _ = paced(TransportState(0.04, 1e6, 0, 0, 60_000), targets=(None,))
     pace.begin()
-    pace.sent([Piece(0, tokens=1)], 100.0)
+    pace.sent([Piece(0, token_ids=[7] * 1)], 100.0)
     assert pace.hold(held(), 100.0) is not None
     assert weight.slacks == [math.inf, math.inf]
 
