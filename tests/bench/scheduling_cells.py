@@ -75,7 +75,7 @@ class Cell:
 
 
 _A100 = Cell(
-    name="a100-short", profile="a100-40gb:opt-13b", trace=SHAREGPT, rates=(4.5, 5.5, 6.5, 8.0, 9.5),
+    name="a100-short", profile="a100-40gb:opt-13b", trace=SHAREGPT, rates=(4.0, 4.5, 5.5, 6.5, 8.0, 9.5),
     rate_words="requests per second", kv_tokens=14_000, host_kv_tokens=200_000, process="poisson", max_tokens=2048,
     min_output=4, probe_rate=6.5, parts=PARTS,
 )  # fmt: skip
