@@ -70,7 +70,8 @@ def parse_contenders(words: str) -> tuple[Contender, ...]:
 def _changed[T: (Weights, SchedulerLimits)](base: T, changes: dict[str, float]) -> T:
     kinds = {field.name: type(getattr(base, field.name)) for field in fields(base)}
     for name, value in changes.items():
-        if kinds[name] is not float and value not in ((0, 1) if kinds[name] is bool else range(1 << 30)):
+        whole = math.isfinite(value) and value == int(value)
+        if kinds[name] is not float and not (value in (0, 1) if kinds[name] is bool else whole):
             raise UsageError(f"{name} must be {'0 or 1' if kinds[name] is bool else 'a whole number'}, got {value:g}")
     try:
         return replace(base, **{name: kinds[name](value) for name, value in changes.items()})

@@ -37,8 +37,13 @@ OTHER = {
     "max_prompts": 10,
     "default_max_tokens": 11,
     "request_log": "requests.jsonl",
+    "adaptive_chunks": False,
+    "chunk_size": 2048,
+    "send_interval_ms": 20,
+    "profile_streaming": True,
 }
-NOT_THE_SERVERS = {"model_name", "log_level"}  # used by the command itself
+# Used by the command itself.
+NOT_THE_SERVERS = {"model_name", "log_level", "engine", "engine_ca", "engine_key", "grpc_port"}
 
 
 def settle(**server):
@@ -64,7 +69,8 @@ def test_defaults_of_the_file_are_the_servers_own():
 
 def built(**changes):
     parts = {"engine": None, "tokenizer": None, "chat_template": None, "model_id": "m", "description": "d"}
-    return SimpleNamespace(**parts | {"compiles_after_ready": lambda: 3} | changes)
+    parts |= {"identity": "i", "compiles_after_ready": lambda: 3, "watch_steps": lambda listener: None}
+    return SimpleNamespace(**parts | changes)
 
 
 def test_the_context_names_the_model_and_what_changes_its_outputs():
