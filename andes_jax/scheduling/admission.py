@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from andes_jax.request import Tier
 from andes_jax.scheduling.displacement import Displacer
@@ -122,9 +123,9 @@ class Admitter:
             self._roster.changed = True
             self._journal.waiting_for("tokens")
 
-    def next(self, over: Sequence | None = None, *, batch: bool = True) -> Sequence | None:
-        """The next sequence to run, seated; with `over`, only one that goes before that running sequence's prefill;
-        without `batch`, none of the batch tier, for whose prompts this step has no more room."""
+    def next(self, left: Callable[[Tier], int], over: Sequence | None = None) -> Sequence | None:
+        """The next sequence to run, seated, of a tier for whose prompts this step has tokens `left`;
+        with `over`, only one that goes before that running sequence's prefill."""
         if not self._looking:
             return None
         if not self._roster.free_slots:
@@ -138,8 +139,9 @@ class Admitter:
             if over is not None and not self._policy.overtakes(sequence, over, now):
                 return None
             self._candidates.popleft()
-            if not batch and sequence.tier is Tier.BATCH:
-                self.passed_over = self._roster.changed = True
+            if left(sequence.tier) <= 0:
+                self.passed_over |= sequence.tier is Tier.BATCH
+                self._roster.changed = True
                 continue
             if self._blocked is not None and not self._policy.overtakes(sequence, self._blocked, now):
                 continue

@@ -91,18 +91,24 @@ class Drafter:
             if limit > 0 and sequence.state is State.RUNNING:
                 tokens.take(sequence.tier, draft.prefill(sequence, limit))
         self._start_newcomers(draft, tokens)
+        full = tokens.left(Tier.REALTIME) <= 0
         begun = any(sequence.tier is Tier.BATCH for sequence in prefills)
-        self._turns.spent(tokens, wanted=begun or self._admitter.passed_over)
-        if tokens.left(Tier.REALTIME) <= 0:
+        unseen = full and self._batch_waits  # the step was full before anybody looked at them
+        self._turns.spent(tokens, wanted=begun or unseen or self._admitter.passed_over)
+        if full:
             self._admitter.out_of_tokens()
 
     def _start_newcomers(self, draft: Draft, tokens: PromptTokens, over: Sequence | None = None) -> None:
         """Those who come next; with `over`, those who go before that running sequence's prompt."""
-        while tokens.left(Tier.REALTIME) > 0:
-            newcomer = self._admitter.next(over, batch=tokens.left(Tier.BATCH) > 0)
+        while tokens.left(Tier.REALTIME) > 0 or (self._batch_waits and tokens.left(Tier.BATCH) > 0):
+            newcomer = self._admitter.next(tokens.left, over)
             if newcomer is None:
                 return
             tokens.take(newcomer.tier, self._start(newcomer, draft, tokens.left(newcomer.tier)))
+
+    @property
+    def _batch_waits(self) -> bool:
+        return self._roster.waiting.per_tier[Tier.BATCH] > 0
 
     def _prompt_tokens(self, draft: Draft, moment: Moment, ahead: StepWork | None) -> int:
         """Prompt tokens this step may hold."""

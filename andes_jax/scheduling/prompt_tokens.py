@@ -10,24 +10,25 @@ MOST_WITHOUT = 8  # steps in a row in which others leave batch prompts nothing; 
 
 class PromptTokens:
     """The tokens that one step may spend on prompts. Of all of them the first `batch` may be batch prompts': others
-    come first and leave those what is left of it. In batch prompts' turn that many are kept for them instead."""
+    come first and leave those what is left of it. In batch prompts' turn LEAST_TOKENS are kept for them
+    instead, or half of what there is."""
 
     def __init__(self, tokens: int, batch: int, *, turn: bool = False) -> None:
         self._tokens = tokens
-        self._batch = min(tokens, LEAST_TOKENS if turn else batch)
-        self._turn = turn
+        self._batch = min(tokens // 2, LEAST_TOKENS) if turn else min(tokens, batch)
+        self.turn = turn
         self.batch_taken = 0
 
     def left(self, tier: Tier) -> int:
         """How many a prompt of this tier may have."""
         if tier is Tier.BATCH:
             return min(self._batch, self._tokens)
-        return self._tokens - self._batch if self._turn else self._tokens
+        return self._tokens - self._batch if self.turn else self._tokens
 
     def take(self, tier: Tier, tokens: int) -> None:
         """A prompt of this tier has got so many."""
         self._tokens -= tokens
-        if tier is Tier.BATCH or not self._turn:
+        if tier is Tier.BATCH or not self.turn:
             self._batch = max(self._batch - tokens, 0)
         if tier is Tier.BATCH:
             self.batch_taken += tokens
@@ -44,5 +45,6 @@ class BatchTurns:
         return PromptTokens(tokens, batch, turn=self._without >= MOST_WITHOUT)
 
     def spent(self, tokens: PromptTokens, *, wanted: bool) -> None:
-        """The step is drafted; `wanted`: batch prompts waited for tokens of it."""
-        self._without = self._without + 1 if wanted and not tokens.batch_taken else 0
+        """The step is drafted; `wanted`: batch prompts waited for tokens of it. A turn that they could not use, as for
+        want of slots, is over all the same: others get their tokens back."""
+        self._without = self._without + 1 if wanted and not tokens.batch_taken and not tokens.turn else 0

@@ -12,6 +12,14 @@ from tests.unit.scheduling.test_admission import full_of
 REALTIME, STREAMING, BATCH = Tier
 
 
+def enough(tier: Tier) -> int:
+    return 100
+
+
+def none_for_batch(tier: Tier) -> int:
+    return 0 if tier is Tier.BATCH else 100
+
+
 def test_who_rests_keeps_its_pages_while_they_would_not_be_enough_for_the_next_anyway():
     rig = Rig(policy="three_tier", slots=3, pages=17, page_tokens=4, prefix=False, step_tokens=64, prefill_chunk=64)
     rig.add(make_request("runs", [1] * 24, 8, tier=REALTIME), make_request("rests", [2] * 16, 4, tier=REALTIME))
@@ -64,7 +72,7 @@ def test_a_claim_that_was_not_looked_at_stands():
     admitter = rig.scheduler.admitter
     assert list(admitter._claims) == [rig.scheduler.roster.live[request.id] for request in urgent]
     admitter.begin(Moment(rig.now, 9, 0.5, 0.1))
-    first = admitter.next()
+    first = admitter.next(enough)
     assert first is not None and first.id == "u0"
     admitter.begin(Moment(rig.now, 10, 0.5, 0.1))
     assert [sequence.id for sequence in admitter._claims] == ["u1", "u2", "u3", "u4", "u5"]
@@ -77,12 +85,12 @@ def test_batch_prompts_for_which_a_step_has_no_room_hide_nobody_behind_them():
     rig.add(make_request("urgent", [2] * 8, 4, tier=REALTIME, arrived_s=200.0))
     admitter = rig.scheduler.admitter
     admitter.begin(Moment(200.0, 1, 0.0, 0.1))
-    seated = admitter.next(batch=False)
+    seated = admitter.next(none_for_batch)
     assert seated is not None and seated.id == "urgent"
-    assert admitter.next(batch=False) is None
+    assert admitter.next(none_for_batch) is None
     admitter.begin(Moment(200.0, 2, 0.0, 0.1))
     assert admitter.looking, "the batch request is looked at again at once"
-    lifted = admitter.next()
+    lifted = admitter.next(enough)
     assert lifted is not None and lifted.id == "lifted"
 
 

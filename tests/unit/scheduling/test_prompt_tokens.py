@@ -53,20 +53,31 @@ def test_a_turn_comes_after_steps_without_and_only_where_somebody_wants_it():
             assert tokens.left(BATCH) == 0
             turns.spent(tokens, wanted=wanted)
     tokens = turns.tokens(100, 0)
-    assert tokens.left(BATCH) == LEAST_TOKENS
+    assert tokens.left(BATCH) == 50 == tokens.left(REALTIME)  # half: a step in which nobody else may run could be empty
     tokens.take(BATCH, 9)
     turns.spent(tokens, wanted=True)
     assert turns.tokens(100, 0).left(BATCH) == 0
 
 
-@pytest.mark.parametrize("prompt", [32, 64, 100])
+def test_a_turn_that_nobody_could_use_is_over():
+    turns = BatchTurns()
+    for _ in range(MOST_WITHOUT):
+        turns.spent(turns.tokens(100, 0), wanted=True)
+    turns.spent(turns.tokens(100, 0), wanted=True)
+    assert turns.tokens(100, 0).left(REALTIME) == 100
+
+
+@pytest.mark.parametrize(
+    "step_tokens, prompt",
+    [(264, 32), (264, 64), (264, 100), (264, 262), (264, 264), (128, 126), (72, 68), (66, 64), (64, 63), (64, 64)],
+)
 @pytest.mark.parametrize("step_s", [0.005, 0.02])
-def test_batch_work_gets_on_beside_prompts_that_never_end(prompt, step_s):
-    """Others fill the part of each step that batch prompts may have, though steps have room for more."""
+def test_batch_work_gets_on_beside_prompts_that_never_end(step_tokens, prompt, step_s):
+    """Others fill the part of each step that batch prompts may have, or all of it before anybody looks at those."""
     times = known_times(step=step_s, prefill=0.00005)
     rig = Rig(
-        policy="three_tier", slots=8, pages=2000, step_tokens=264, prefill_chunk=256, max_model_len=512, prefix=False,
-        times=times,
+        policy="three_tier", slots=8, pages=2000, step_tokens=step_tokens, prefill_chunk=256, max_model_len=512,
+        prefix=False, times=times,
     )  # fmt: skip
     batch = make_request("batch", range(90), 20, tier=BATCH)
     rig.add(batch)
