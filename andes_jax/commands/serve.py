@@ -42,10 +42,12 @@ def serve(config: Config) -> None:
       andes-jax serve model.gguf --engine gpu-host:8100   # a front end, without weights
     """
     log_to_stderr(config)
+    from server.loops import loop_factory
     from server.serve import BindError, bind
     from server.serve import serve as serve_until_told
 
-    # Taken before the model is loaded, or a long start could end with a port that is in use.
+    # Looked for and taken before the model is loaded, or a long start could end with a port that is in use.
+    loop_factory(config.server.event_loop)
     try:
         bound = bind(server_settings(config))
     except BindError as error:
@@ -143,6 +145,7 @@ def server_settings(config: Config) -> ServerSettings:
         insecure_port=chosen.insecure_port,
         grpc_port=chosen.grpc_port,
         api_keys=chosen.api_keys,
+        event_loop=chosen.event_loop,
         cors_origins=chosen.cors_origins,
         max_body_bytes=chosen.max_body_bytes,
         max_pending_body_bytes=chosen.max_pending_bytes,
