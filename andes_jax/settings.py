@@ -159,6 +159,12 @@ class ServerSettings(Section):
         "clear."
     )
     engine_key: str | None = Field(min_length=1, repr=False, description="Key that this engine asks for.")
+    http_workers: int = Field(
+        ge=0,
+        le=256,
+        description="Processes that serve connections beside the engine's, on the same addresses; 0 serves them in the "
+        "engine's own process, which is enough until the engine waits for it.",
+    )
     event_loop: EventLoopName = Field(
         description="The event loop that serves connections: uvloop, which takes less time for each token, asyncio, "
         "Python's own, or auto, which is uvloop where it is installed."

@@ -81,6 +81,7 @@ class ServerSettings:
     shutdown_timeout_s: float = 30.0  # that running replies get after SIGTERM
     request_log: Path | None = None  # file to which a line is added for each request that ended
     profile_streaming: bool = False  # log a line for each chunk of a stream
+    shared_metrics: Path | None = None  # folder in which processes that serve the same addresses keep count together
 
 
 _READER = QoeTarget(first_token_s=1.0, tokens_per_s=5.0)
