@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 import andes_jax
+from andes_jax.commands.batch import batch
 from andes_jax.commands.bench import bench
 from andes_jax.commands.check import check
 from andes_jax.commands.convert import convert
@@ -51,6 +52,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(engine)
 app.command()(generate)
+app.command()(batch)
 app.command()(convert)
 app.command()(check)
 app.command()(profile)
