@@ -22,6 +22,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "andes_jax.clock",
         "andes_jax.byte_size",
         "andes_jax.failure",
+        "andes_jax.strict_json",
+        "andes_jax.batch_lines",
         "andes_jax.settings",
         "andes_jax.config",
     ),
