@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from andes_jax.jobs.batch_file import BadLine, BatchLine, bad_row, is_error, read_lines, reply_row
+from andes_jax.batch_lines import BadLine, BatchLine
+from andes_jax.jobs.batch_file import bad_row, digest, is_error, read_lines, reply_row
 from andes_jax.jobs.client import Client
 from andes_jax.jobs.folder import write_whole
 from andes_jax.jobs.journal import Journal
@@ -46,7 +47,7 @@ class BatchRun:
             reply = await client.post(line.url, line.body)
             row = reply_row(line, reply)
             if reply.final:
-                await self._keeper.keep(line.custom_id, {"digest": line.digest, "row": row})
+                await self._keeper.keep(line.custom_id, {"digest": digest(line), "row": row})
             else:
                 self._faults[line.custom_id] = row
         self._tally.finished(error=is_error(row), resumed=resumed)
@@ -54,7 +55,7 @@ class BatchRun:
     def _known(self, line: BatchLine) -> dict[str, Any] | None:
         """What the journal has for a line, unless the line was another one then."""
         record = self._journal.get(line.custom_id)
-        return record["row"] if record is not None and record["digest"] == line.digest else None
+        return record["row"] if record is not None and record["digest"] == digest(line) else None
 
     def write(self, output: Path, errors: Path) -> tuple[int, int]:
         """Write both files, rows in the order of the lines; how many rows each has. To be called after `run`."""
@@ -78,5 +79,5 @@ class BatchRun:
             row = self._known(line) or self._faults.get(line.custom_id)
             if row is None:  # the file has grown since it was read
                 message = "The line was not there when the run began; run the same command again."
-                row = bad_row(BadLine(line.custom_id, "not_run", message, line.digest))
+                row = bad_row(BadLine(line.number, line.custom_id, "not_run", message))
             yield row

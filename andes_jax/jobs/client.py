@@ -71,7 +71,10 @@ def server_http(url: str, api_key: str | None = None) -> httpx.AsyncClient:
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None), socket_options=_KEEP_ALIVE
     )
     timeout = httpx.Timeout(None, connect=CONNECT_S)  # a batch reply may take long: others come first
-    return httpx.AsyncClient(base_url=base, headers=headers, transport=transport, timeout=timeout)
+    try:
+        return httpx.AsyncClient(base_url=base, headers=headers, transport=transport, timeout=timeout)
+    except httpx.InvalidURL as error:
+        raise UsageError(f"--server {url!r}: {error}") from None
 
 
 class HttpClient:

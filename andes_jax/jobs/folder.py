@@ -77,7 +77,7 @@ def _check_about(folder: Path, about: Mapping[str, str]) -> None:
 
 def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a file that is there whole or not at all, whatever happens meanwhile; raises OSError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    draft = path.with_name(f".{path.name}.draft")
     try:
         with open(draft, "wb") as file:
             for piece in pieces:
