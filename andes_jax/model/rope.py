@@ -123,7 +123,8 @@ def _powers(head_dim: int, theta: float) -> np.ndarray:
     if not 1 < theta < math.inf:
         raise ValueError(f"rope base {theta} is not a number above 1")
     exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
-    return np.power(np.float32(theta), exponents)
+    # numpy's float32 power is a few units off on some CPUs; rounded from float64 it is the same on all of them
+    return np.power(float(np.float32(theta)), exponents.astype(np.float64)).astype(np.float32)
 
 
 def _base_frequencies(head_dim: int, theta: float) -> np.ndarray:

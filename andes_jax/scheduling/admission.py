@@ -84,6 +84,8 @@ class Admitter:
         roster = self._roster
         due = roster.changed or moment.now >= self._next_look_s or not roster.running
         self._looking = due and bool(roster.waiting)
+        if not roster.waiting:
+            self._journal.waiting_for("nothing")
         if self._looking:
             roster.changed = False
             self._next_look_s = moment.now + self._policy.look_s
@@ -119,9 +121,10 @@ class Admitter:
 
     def out_of_tokens(self) -> None:
         """The plan is full: whoever is next is looked at again in the next plan."""
-        if self._looking:
-            self._roster.changed = True
-            self._journal.waiting_for("tokens")
+        roster = self._roster
+        if self._looking and roster.waiting:
+            roster.changed = True
+            self._journal.waiting_for("tokens" if roster.free_slots else "slots")
 
     def next(self, left: Callable[[Tier], int], over: Sequence | None = None) -> Sequence | None:
         """The next sequence to run, seated, of a tier for whose prompts this step has tokens `left`;

@@ -8,10 +8,10 @@ from andes_jax.scheduling.draft import Draft
 from andes_jax.scheduling.haste import Haste
 from andes_jax.scheduling.ledger import Ledger
 from andes_jax.scheduling.limits import SchedulerLimits
-from andes_jax.scheduling.pacing import ChunkPacer
+from andes_jax.scheduling.pacing import LEAST_TOKENS, ChunkPacer
 from andes_jax.scheduling.plan import Admission
 from andes_jax.scheduling.policies.base import Moment, Policy
-from andes_jax.scheduling.prompt_tokens import BatchTurns, PromptTokens
+from andes_jax.scheduling.prompt_tokens import BatchTurns, Overdue, PromptTokens
 from andes_jax.scheduling.relief import Relief
 from andes_jax.scheduling.roster import Roster, rows_of
 from andes_jax.scheduling.sequence import Sequence, State
@@ -45,6 +45,7 @@ class Drafter:
         self._limits = limits
         self._times = times
         self._turns = BatchTurns()
+        self._overdue = Overdue()
 
     def draft(self, moment: Moment, ahead: StepWork | None) -> Draft:
         """The next step's content; a step with the work `ahead` is still to be done before it."""
@@ -85,11 +86,17 @@ class Drafter:
         expected = moment.now - self._roster.last_reader_s < READERS_EXPECTED_S
         batch = self._pacer.batch_tokens(draft, most) if expected and self._roster.has_batch else most
         tokens = self._turns.tokens(most, batch)
+        first = self._overdue.pick(prefills)
+        if first is not None:
+            self._go_on(draft, tokens, first, min(LEAST_TOKENS, -(-tokens.left(first.tier) // 2)))
+        passed = []
         for sequence in prefills:
+            if sequence is first:
+                continue
             self._start_newcomers(draft, tokens, over=sequence)
-            limit = min(tokens.left(sequence.tier), self._limits.prefill_chunk)
-            if limit > 0 and sequence.state is State.RUNNING:
-                tokens.take(sequence.tier, draft.prefill(sequence, limit))
+            if not self._go_on(draft, tokens, sequence, tokens.left(sequence.tier)):
+                passed.append(sequence)
+        self._overdue.without(passed)
         self._start_newcomers(draft, tokens)
         full = tokens.left(Tier.REALTIME) <= 0
         begun = any(sequence.tier is Tier.BATCH for sequence in prefills)
@@ -97,6 +104,15 @@ class Drafter:
         self._turns.spent(tokens, wanted=begun or unseen or self._admitter.passed_over)
         if full:
             self._admitter.out_of_tokens()
+
+    def _go_on(self, draft: Draft, tokens: PromptTokens, sequence: Sequence, most: int) -> int:
+        """Go on with a begun prompt, by `most` tokens at most; returns by how many."""
+        limit = min(most, self._limits.prefill_chunk)
+        if limit <= 0 or sequence.state is not State.RUNNING:
+            return 0
+        count = draft.prefill(sequence, limit)
+        tokens.take(sequence.tier, count)
+        return count
 
     def _start_newcomers(self, draft: Draft, tokens: PromptTokens, over: Sequence | None = None) -> None:
         """Those who come next; with `over`, those who go before that running sequence's prompt."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from andes_jax.request import Refusal, Request
+
+MOST_STEP_TOKENS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,15 @@ class SchedulerLimits:
                 f"step_tokens ({self.step_tokens}) must be at least max_sequences ({self.max_sequences}), "
                 "so that every running sequence gets its token in every step"
             )
-        if self.max_preempt < 0:
-            raise ValueError(f"max_preempt must be at least 0, got {self.max_preempt}")
+        for name in ("max_preempt", "warmup_steps"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+        if not 0 <= self.preempt_share <= 1:
+            raise ValueError(f"preempt_share must be from 0 to 1, got {self.preempt_share:g}")
+        if not 0 < self.realtime_aim_s < math.inf:
+            raise ValueError(f"realtime_aim_s must be a number above 0, got {self.realtime_aim_s:g}")
+        if self.step_tokens > MOST_STEP_TOKENS:
+            raise ValueError(f"step_tokens must be at most {MOST_STEP_TOKENS}, got {self.step_tokens}")
 
     def refusal(self, request: Request, pool_tokens: int) -> Refusal | None:
         """Why the request can never be served with a cache of so many tokens, with the numbers; None when it can."""

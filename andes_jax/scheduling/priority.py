@@ -28,6 +28,7 @@ from andes_jax.scheduling.ledger import Columns
 
 PREFILL_WORK = 0.1  # a prompt token is computed beside many others, so it costs about a tenth of one drawn alone
 TYPICAL_COST = 64.0  # tokens; the interactivity of one with such a cost and full need is 1/2
+LEAST_UNIT = 1e-6  # of what a term is measured in: less would be infinitely many of it
 LEAST_NEED = 0.02  # of a reader far ahead, and where nobody reads along
 
 
@@ -49,8 +50,13 @@ class Weights:
 
     def __post_init__(self) -> None:
         for name in ("lift_s", "horizon_s", "work_power"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name):g}")
+            if not LEAST_UNIT <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be a number above 0, got {getattr(self, name):g}")
+        for name in ("alpha", "beta", "gamma", "ahead_s", "due_s", "relegate"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be 0 or a number above it, got {getattr(self, name):g}")
+        if not all(0 < wait < math.inf for wait in self.allowed_wait_s):
+            raise ValueError(f"allowed_wait_s must be numbers above 0, got {self.allowed_wait_s}")
 
 
 class Terms(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from andes_jax.request import Tier
 from andes_jax.scheduling.pacing import LEAST_TOKENS
+from andes_jax.scheduling.sequence import Sequence
 
 MOST_WITHOUT = 8  # steps in a row in which others leave batch prompts nothing; then they get LEAST_TOKENS
 
@@ -32,6 +33,25 @@ class PromptTokens:
             self._batch = max(self._batch - tokens, 0)
         if tier is Tier.BATCH:
             self.batch_taken += tokens
+
+
+class Overdue:
+    """Sees to it that prompts that are begun get on whoever goes before them, batch prompts apart."""
+
+    def __init__(self) -> None:
+        self._without: dict[Sequence, int] = {}  # steps in a row in which a begun prompt got nothing, longest first
+
+    def pick(self, prefills: list[Sequence]) -> Sequence | None:
+        """The one of these begun prompts whose turn it is before all others, for LEAST_TOKENS or half of a step."""
+        overdue = (each for each, steps in self._without.items() if steps >= MOST_WITHOUT and each in prefills)
+        return next(overdue, None)
+
+    def without(self, prefills: list[Sequence]) -> None:
+        """The step is drafted, and these begun prompts got nothing of it."""
+        late = [each for each in prefills if each.tier is not Tier.BATCH]
+        if late or self._without:
+            late.sort(key=lambda each: -self._without.get(each, 0))
+            self._without = {each: self._without.get(each, 0) + 1 for each in late}
 
 
 class BatchTurns:

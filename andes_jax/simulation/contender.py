@@ -41,7 +41,7 @@ def parse_contender(words: str) -> Contender:
     policy, *written = words.strip().split(":")
     if policy not in SIMULATED_NAMES:
         raise UsageError(f"no policy {policy!r}; there are {', '.join(SIMULATED_NAMES)}")
-    changes = []
+    changes: list[tuple[str, float]] = []
     for part in written:
         name, _, number = part.partition("=")
         if name not in _WEIGHTS | _LIMITS:
@@ -53,6 +53,8 @@ def parse_contender(words: str) -> Contender:
             value = math.nan
         if math.isnan(value):
             raise UsageError(f"policy {words!r}: {name} needs a number, such as {name}=0")
+        if any(name == changed for changed, _ in changes):
+            raise UsageError(f"policy {words!r}: {name} is there twice")
         changes.append((name, value))
     return Contender(policy, tuple(changes))
 

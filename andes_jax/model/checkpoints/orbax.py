@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import orbax.checkpoint as ocp
@@ -98,7 +99,7 @@ class OrbaxCheckpoint(Checkpoint):
             yield from self._restore(arguments).items()
 
     def arrays(self, dtype: DTypeLike, sharding: ShardingOf | None = None) -> Iterator[tuple[str, jax.Array]]:
-        local = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        local = jnp.zeros((), device=jax.local_devices()[0]).sharding  # jax 0.12.1 renamed what makes one
         arguments = {}
         for name, each in self._metadata.items():
             shape = tuple(each.shape)

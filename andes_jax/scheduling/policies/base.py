@@ -34,7 +34,8 @@ class Policy(Protocol):
     spends: bool  # whether preemptions of one's equals are held to the share of time that may be spent on them
 
     def admit_order(self, waiting: Columns, moment: Moment, limit: int | None = None) -> np.ndarray:
-        """Indices of waiting sequences, the first to be admitted first, a total order; at most `limit` of them."""
+        """Indices of waiting sequences, the first to be admitted first, a total order; the first `limit` of them, and
+        perhaps some of tiers that have nobody among these."""
         ...
 
     def keep_order(self, running: Columns, moment: Moment) -> np.ndarray:

@@ -10,6 +10,8 @@ from andes_jax.scheduling.policies.base import NOBODY, Moment
 from andes_jax.scheduling.priority import Terms, Weights, best_first, lifted_tier, terms
 from andes_jax.scheduling.sequence import Sequence
 
+SEEN = 4  # of a tier that has nobody among the first candidates, so many are looked at
+
 
 class ThreeTier:
     """Realtime before streaming before batch.
@@ -31,7 +33,13 @@ class ThreeTier:
 
     def admit_order(self, waiting: Columns, moment: Moment, limit: int | None = None) -> np.ndarray:
         score = self._terms(waiting, moment).priority
-        return self._by_tier(self._lifted(waiting, moment.now), score, waiting.order, limit)
+        order = self._by_tier(self._lifted(waiting, moment.now), score, waiting.order, limit)
+        if len(order) == len(score):
+            return order
+        # Who waited long ranks above its tier and yet gets no more than its tier may have: others must be seen too.
+        hidden = np.setdiff1d(waiting.tier, waiting.tier[order])
+        rows = [np.flatnonzero(waiting.tier == tier) for tier in hidden]
+        return np.concatenate([order, *(each[best_first(score[each], waiting.order[each], SEEN)] for each in rows)])
 
     def keep_order(self, running: Columns, moment: Moment) -> np.ndarray:
         found = self._terms(running, moment)  # who runs does not wait

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from andes_jax.scheduling.limits import SchedulerLimits
@@ -10,7 +12,8 @@ GOOD = {"max_sequences": 4, "max_model_len": 64, "step_tokens": 32, "prefill_chu
 @pytest.mark.parametrize(
     ("name", "value"),
     [("max_sequences", 0), ("max_model_len", 0), ("step_tokens", 3), ("prefill_chunk", 0), ("page_tokens", 0)]
-    + [("max_preempt", -1)],
+    + [("max_preempt", -1), ("warmup_steps", -1), ("step_tokens", 10**30), ("preempt_share", -1.0)]
+    + [("preempt_share", math.inf), ("realtime_aim_s", -1.0), ("realtime_aim_s", math.nan)],
 )
 def test_bounds_that_cannot_work_are_named(name, value):
     SchedulerLimits(**GOOD)

@@ -103,3 +103,62 @@ def test_a_batch_prompt_that_lacks_tokens_is_said_to():
     (wait,) = rig.scheduler.journal.explain("batch")["waits"]
     assert wait["for"].get("tokens") == pytest.approx(0.03)
     rig.run()
+
+
+@pytest.mark.parametrize("step_tokens, newcomers, prompt", [(264, 270, 900), (264, 264, 900), (72, 72, 300)])
+@pytest.mark.parametrize("tier", [REALTIME, STREAMING])
+def test_a_begun_prompt_gets_on_beside_prompts_that_never_end(step_tokens, newcomers, prompt, tier):
+    """Realtime newcomers fill every step and go before it, in its own tier since their readers are not yet late."""
+    rig = Rig(
+        policy="three_tier", slots=8, pages=20000, step_tokens=step_tokens, prefill_chunk=256, max_model_len=1024,
+        prefix=False, times=known_times(step=0.02, prefill=0.00005),
+    )  # fmt: skip
+    begun = make_request("begun", [1] * prompt, 20, tier=tier)
+    rig.add(begun)
+    rig.step()
+    for number in range(700):
+        if "begun" not in rig.scheduler.roster.live:
+            break
+        rig.now += 0.03
+        rig.add(make_request(f"r{number}", [number % 97] * newcomers, 2, tier=REALTIME, arrived_s=rig.now))
+        rig.step()
+    assert tuple(rig.got["begun"]) == expected_ids(begun)
+
+
+def test_batch_work_that_waited_long_does_not_hide_a_reader():
+    """More of it than candidates is lifted above every reader, and may have few tokens of a step."""
+    rig = Rig(
+        policy="three_tier", slots=8, pages=20000, step_tokens=264, prefill_chunk=256, max_model_len=1024,
+        prefix=False, times=known_times(step=0.02, prefill=0.00005),
+    )  # fmt: skip
+    rig.add(*(make_request(f"b{number}", [number % 97] * 900, 20, tier=BATCH) for number in range(200)))
+    rig.now = 1000.0
+    rig.add(make_request("urgent", [5] * 20, 4, tier=REALTIME, arrived_s=rig.now))
+    for _ in range(30):
+        rig.now += 0.03
+        rig.step()
+    assert "urgent" in rig.got
+
+
+def test_who_comes_when_nobody_waits_is_not_told_of_those_who_waited_before():
+    rig = Rig(slots=4, pages=200, step_tokens=32)
+    rig.add(make_request("a", [1] * 40, 20), make_request("b", [2] * 40, 20))
+    rig.now = 0.5
+    for _ in range(12):
+        rig.step()
+    assert not rig.scheduler.roster.waiting
+    rig.now = 1.0
+    rig.add(make_request("c", [3] * 4, 4, arrived_s=0.9))
+    rig.step()
+    (wait,) = rig.scheduler.journal.explain("c")["waits"]
+    assert set(wait["for"]) <= {"nothing"}
+
+
+def test_who_lacks_a_slot_is_not_said_to_lack_tokens():
+    rig = Rig(slots=1, pages=200, step_tokens=8, prefill_chunk=8, max_model_len=128)
+    rig.add(make_request("a", [1] * 40, 2), make_request("b", [2] * 4, 2))
+    rig.step()
+    rig.now = 1.0
+    rig.step()
+    (wait,) = rig.scheduler.journal.explain("b")["waits"]
+    assert wait["for"] == {"slots": 1.0}

@@ -35,6 +35,7 @@ def test_changes_go_where_they_belong_and_keep_their_kinds():
         ("fcfs:beta=nan", "beta needs a number"),
         ("fcfs:page_tokens=1", "no 'page_tokens' to change"),
         ("fcfs,three_tier,fcfs", "fcfs is there twice"),
+        ("three_tier:beta=0:beta=1", "beta is there twice"),
     ],
 )
 def test_what_does_not_exist_is_refused(words, said):
@@ -48,7 +49,10 @@ def test_a_limit_out_of_bounds_is_refused(value):
         parse_contender(f"fcfs:max_preempt={value}").limits(LIMITS)
 
 
-@pytest.mark.parametrize("change", ["lift_s=0", "horizon_s=-1", "work_power=0", "worst_first=2"])
+@pytest.mark.parametrize("change", [
+    "lift_s=0", "horizon_s=-1", "work_power=0", "worst_first=2", "alpha=-1", "beta=-5", "relegate=inf", "lift_s=1e-300",
+    "horizon_s=inf", "gamma=inf", "due_s=-1", "ahead_s=inf",
+])  # fmt: skip
 def test_a_weight_without_a_meaning_is_refused(change):
     with pytest.raises(UsageError, match=change.partition("=")[0]):
         parse_contender(f"three_tier:{change}").weights(Weights())

@@ -34,7 +34,9 @@ def test_tiers_first_then_waiting_then_size():
     )  # fmt: skip
     assert policy.admit_order(waited, at(10.0)).tolist() == [3, 4, 2, 1, 0]
     for limit in range(1, 6):
-        assert policy.admit_order(waited, at(10.0), limit).tolist() == [3, 4, 2, 1, 0][:limit]
+        ranked = policy.admit_order(waited, at(10.0), limit).tolist()
+        assert ranked[:limit] == [3, 4, 2, 1, 0][:limit]
+        assert {waited.tier[row] for row in ranked} == set(Tier) and len(set(ranked)) == len(ranked)
     assert policy.keep_order(waited, at(10.0)).tolist() == [3, 2, 4, 1, 0], "who runs does not wait"
 
 
