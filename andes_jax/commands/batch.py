@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 
 from andes_jax.commands.job_options import (
     ERRORS_EXIT,
+    DryRun,
     Job,
     JobOptions,
     Key,
@@ -22,7 +24,7 @@ from andes_jax.commands.job_options import (
     ServerModel,
     option,
 )
-from andes_jax.commands.job_run import run_job
+from andes_jax.commands.job_run import run_job, time_words
 from andes_jax.commands.options import takes_settings
 from andes_jax.config import Config
 from andes_jax.failure import UsageError
@@ -47,6 +49,7 @@ def batch(
     api_key: Key = None,
     parallel: Parallel = None,
     patience: PatienceS = 600.0,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
     progress: ProgressKind = "bar",
 ) -> None:
@@ -67,6 +70,9 @@ def batch(
     errors = errors or file.with_name(f"{file.stem}.errors.jsonl")
     if len({path.resolve() for path in (file, output, errors)}) < 3:
         raise UsageError("FILE, --output and --errors must be three different files")
+    if dry_run:
+        _plan(config, options, file, job or file.with_name(f"{file.stem}.job"))
+        return
     _run(config, options, file, output, errors, job or file.with_name(f"{file.stem}.job"))
 
 
@@ -95,3 +101,22 @@ def _run(config: Config, options: JobOptions, file: Path, output: Path, errors: 
         print(f"{counts[0]} replies in {output}, {counts[1]} errors in {errors}{resumed}", file=sys.stderr)
     if counts[1]:
         raise typer.Exit(ERRORS_EXIT)
+
+
+def _plan(config: Config, options: JobOptions, file: Path, folder: Path) -> None:
+    from andes_jax.jobs.batch_plan import plan_batch
+    from andes_jax.jobs.estimate import measure_pace
+    from andes_jax.jobs.folder import look_into_job
+    from andes_jax.jobs.tally import Tally
+    from andes_jax.jobs.tokens import TokenCounter
+
+    async def ask(client: HttpClient, model: Model, at_once: int) -> None:
+        with look_into_job(folder, {"kind": "batch", "model": model.name}) as journal:
+            plan = await plan_batch(file, journal, TokenCounter(client), model.context_tokens)
+        print(f"{plan.lines} lines: {plan.calls} calls to make, {plan.done} done, {plan.bad} that are no calls")
+        print(f"tokens: {plan.prompt_tokens} of prompts, {plan.reply_tokens} of replies at most")
+        if plan.calls:
+            pace = await measure_pace(client, model.name, min(at_once, plan.calls))
+            print(f"time: {time_words(pace, plan.prompt_tokens, plan.reply_tokens)}")
+
+    run_job(config, replace(options, show="nothing"), Tally(), ask)

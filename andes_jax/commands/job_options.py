@@ -24,6 +24,7 @@ Key = Annotated[str | None, option("The server's key.")]
 Parallel = Annotated[int | None, option("Calls at the same time; else as many as fill the engine, or 32.", min=1)]
 PatienceS = Annotated[float, option("Seconds that a lost server or a full disk is waited for.", "--patience", min=0)]
 Job = Annotated[Path | None, option("Folder that the job is kept in, so that it can go on after any end.")]
+DryRun = Annotated[bool, option("Only say what there is to do and about how long it takes.", "--dry-run")]
 Quiet = Annotated[bool, option("Show no progress.", "--quiet")]
 ProgressKind = Annotated[str, option("How progress is shown: bar, or json for a line of JSON a second on stderr.")]
 

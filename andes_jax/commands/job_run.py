@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import httpx
 
     from andes_jax.jobs.client import HttpClient, Model
+    from andes_jax.jobs.estimate import Pace
     from andes_jax.jobs.tally import Tally
 
 SERVER_PARALLEL = 32  # calls at the same time to a server whose size is not known
@@ -73,6 +75,15 @@ def run_job(
             total = "?" if tally.total is None else tally.total
             print(f"stopped with {tally.done} of {total} done; the same command goes on with the rest", file=sys.stderr)
             raise
+
+
+def time_words(pace: Pace, prompt_tokens: int, reply_tokens: int) -> str:
+    """How long that many tokens take at a pace, in words."""
+    most = timedelta(seconds=round(pace.seconds(prompt_tokens, reply_tokens)))
+    return (
+        f"at most {most} at {pace.prompt_tokens_per_s:.0f} prompt and {pace.reply_tokens_per_s:.0f} reply tokens/s, "
+        "if every reply is as long as it may be"
+    )
 
 
 async def _ask(

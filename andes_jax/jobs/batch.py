@@ -41,7 +41,7 @@ class BatchRun:
         if isinstance(line, BadLine):
             self._tally.finished(error=True)
             return
-        row = self._known(line)
+        row = known_row(self._journal, line)
         resumed = row is not None
         if row is None:
             reply = await client.post(line.url, line.body)
@@ -51,11 +51,6 @@ class BatchRun:
             else:
                 self._faults[line.custom_id] = row
         self._tally.finished(error=is_error(row), resumed=resumed)
-
-    def _known(self, line: BatchLine) -> dict[str, Any] | None:
-        """What the journal has for a line, unless the line was another one then."""
-        record = self._journal.get(line.custom_id)
-        return record["row"] if record is not None and record["digest"] == digest(line) else None
 
     def write(self, output: Path, errors: Path) -> tuple[int, int]:
         """Write both files, rows in the order of the lines; how many rows each has. To be called after `run`."""
@@ -76,8 +71,14 @@ class BatchRun:
             if isinstance(line, BadLine):
                 yield bad_row(line)
                 continue
-            row = self._known(line) or self._faults.get(line.custom_id)
+            row = known_row(self._journal, line) or self._faults.get(line.custom_id)
             if row is None:  # the file has grown since it was read
                 message = "The line was not there when the run began; run the same command again."
                 row = bad_row(BadLine(line.number, line.custom_id, "not_run", message))
             yield row
+
+
+def known_row(journal: Journal, line: BatchLine) -> dict[str, Any] | None:
+    """What the journal has for a line, unless the line was another one then."""
+    record = journal.get(line.custom_id)
+    return record["row"] if record is not None and record["digest"] == digest(line) else None

@@ -38,6 +38,16 @@ def open_job(folder: Path, about: Mapping[str, str]) -> Iterator[Journal]:
 
 
 @contextmanager
+def look_into_job(folder: Path, about: Mapping[str, str]) -> Iterator[Journal | None]:
+    """The journal of a job if it was ever begun, else None and nothing is made. Raises as `open_job`."""
+    if not (folder / _LOCK).exists():
+        yield None
+        return
+    with open_job(folder, about) as journal:
+        yield journal
+
+
+@contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Hold the lock, which ends with the process however that ends."""
     descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -35,8 +35,9 @@ def refused(status, **headers):
 
 async def test_a_server_that_is_away_is_waited_for():
     handler, calls = in_turn(
-        httpx.ConnectError("refused"), httpx.ReadError(""), refused(429), refused(503), httpx.Response(502, text="<html>"),
-        httpx.Response(200, text="half"), httpx.Response(200, json=GOOD, headers={"x-request-id": "req-1"}),
+        httpx.ConnectError("refused"), httpx.ReadError(""), refused(429), refused(503),
+        httpx.Response(502, text="<html>"), httpx.Response(200, text="half"),
+        httpx.Response(200, json=GOOD, headers={"x-request-id": "req-1"}),
     )  # fmt: skip
     waits, troubles = Waits(), []
     reply = await client(handler, waits, troubles).post("/v1/completions", {"prompt": "天"})
