@@ -94,4 +94,6 @@ async def _ask(
 
     async with whom.http as http:
         client = HttpClient(http, patience=partial(Patience, options.patience_s), trouble=tally.waits_for)
-        await job(client, await client.model(options.server_model), whom.at_once)
+        model = await client.model(options.server_model)
+        tally.begin()
+        await job(client, model, whom.at_once)

@@ -25,11 +25,15 @@ class Tally:
     _began_s: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """The work starts now: what came before, such as loading a model, says nothing of its pace."""
         self._began_s = self.clock()
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the run began."""
+        """Seconds since the work began."""
         return self.clock() - self._began_s
 
     @property

@@ -6,8 +6,10 @@ from andes_jax.jobs.tally import Tally
 
 
 def test_pace_and_rest_count_this_run_alone():
-    now = [0.0]
+    now = [-50.0]
     tally = Tally(total=10, clock=lambda: now[0])
+    now[0] = 0.0
+    tally.begin()
     assert tally.left_s is None
     tally.finished(error=False, resumed=True)
     assert tally.left_s is None, "what earlier runs did says nothing of the pace"
