@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-import sys
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,37 +58,47 @@ def _inside(folder: Path) -> list[Path]:
     return sorted(path for path in below if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
-def read_documents(files: Iterable[Path | None], text_field: str) -> Iterator[Document]:
-    """Every document, read when its turn comes. What cannot be read is a document with an error."""
-    for path in files:
-        name = STANDARD_INPUT if path is None else str(path)
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A document that is still to be read: a file, or one line of it."""
+
+    path: Path | None  # None: `data` is what came on standard input
+    line: int | None = None  # its number, from 1
+    data: bytes | None = None  # of the line; None for one that is too large
+
+    def read(self, text_field: str) -> Document:
+        """Read and parse it; what cannot be read is a document with an error."""
+        if self.line is not None:
+            return _line(f"{self.path}#{self.line}", str(self.path), self.data, text_field)
+        name = STANDARD_INPUT if self.path is None else str(self.path)
+        suffix = "" if self.path is None else self.path.suffix.lower()
         try:
-            if path is not None and path.suffix.lower() in LINES:
-                yield from _lines(path, text_field)
-            else:
-                yield _whole(name, path)
+            data = self.data if self.path is None else self.path.read_bytes()
+            text = text_of(data or b"", suffix if suffix in READERS else ".txt")
         except OSError as error:
-            yield Document(name, None, error.strerror or str(error))
+            return Document(name, None, error.strerror or str(error))
+        except UnreadableError as error:
+            return Document(name, None, str(error))
+        return _checked(name, text)
 
 
-def _whole(name: str, path: Path | None) -> Document:
-    suffix = ".txt" if path is None else path.suffix.lower()
-    data = sys.stdin.buffer.read() if path is None else path.read_bytes()
-    try:
-        text = text_of(data, suffix if suffix in READERS else ".txt")
-    except UnreadableError as error:
-        return Document(name, None, str(error))
-    return _checked(name, text)
+def sources_of(files: Iterable[Path | None], standard_input: bytes = b"") -> Iterator[Source]:
+    """The documents of these files; lines of JSON are read as they are taken.
+
+    A file of lines that cannot be read is one document, whose `read` says why.
+    """
+    for path in files:
+        if path is None:
+            yield Source(None, data=standard_input)
+        elif path.suffix.lower() in LINES and path.is_file() and os.access(path, os.R_OK):
+            with open(path, "rb") as file:
+                for number, raw in raw_lines(file, MAX_LINE_BYTES):
+                    yield Source(path, number, raw)
+        else:
+            yield Source(path)
 
 
-def _lines(path: Path, text_field: str) -> Iterator[Document]:
-    with open(path, "rb") as file:
-        for number, raw in raw_lines(file, MAX_LINE_BYTES):
-            yield _line(str(path), number, raw, text_field)
-
-
-def _line(path: str, number: int, raw: bytes | None, text_field: str) -> Document:
-    name = f"{path}#{number}"
+def _line(name: str, path: str, raw: bytes | None, text_field: str) -> Document:
     if raw is None:
         return Document(name, None, f"its line is larger than {MAX_LINE_BYTES} bytes")
     try:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from andes_jax.failure import UsageError
 from andes_jax.jobs.documents import sources
-from andes_jax.jobs.documents.sources import Document, find_files, read_documents
+from andes_jax.jobs.documents.sources import Document, find_files, sources_of
+
+
+def read_documents(files, text_field, standard_input=b""):
+    return [source.read(text_field) for source in sources_of(files, standard_input)]
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_each_line_is_a_document_of_its_own(tmp_path):
     assert read[0] == Document(f"{path}#x", "one\u2028two")
     assert [each.text for each in read[2:]] == [None] * 4
     assert "--text-field" in read[2].error and "valid JSON" in read[5].error
-    assert next(iter(read_documents([path], "id"))).text == "x"
+    assert read_documents([path], "id")[0].text == "x"
 
 
 def test_a_line_that_is_too_long_is_one_error(tmp_path, monkeypatch):
@@ -74,6 +76,11 @@ def test_a_line_that_is_too_long_is_one_error(tmp_path, monkeypatch):
     assert [each.text for each in read_documents([path], "text")] == [None, "y"]
 
 
-def test_standard_input_is_a_text(monkeypatch):
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO("天气".encode("gb18030") * 9)))
-    assert list(read_documents([None], "text")) == [Document("-", "天气" * 9)]
+def test_standard_input_is_a_text():
+    data = "天气".encode("gb18030") * 9
+    assert read_documents([None], "text", data) == [Document("-", "天气" * 9)]
+
+
+def test_a_file_of_lines_that_is_gone_is_one_error(tmp_path):
+    (read,) = read_documents([tmp_path / "gone.jsonl"], "text")
+    assert read.text is None and "No such file" in read.error
