@@ -71,6 +71,7 @@ def test_a_killed_job_goes_on_to_the_same_rows(server, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_fifty_kills(server, tmp_path):
     hits = 0
     for part in range(5):
@@ -82,6 +83,7 @@ def test_fifty_kills(server, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_without_a_server_the_rows_are_the_same(server, tmp_path):
     calls = tmp_path / "calls.jsonl"
     write_calls(calls, 20, 8)
@@ -95,6 +97,7 @@ def test_without_a_server_the_rows_are_the_same(server, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_server_that_is_killed_and_comes_back_is_waited_for(tmp_path):
     calls = tmp_path / "calls.jsonl"
     write_calls(calls, 60, 24)
