@@ -24,6 +24,7 @@ from andes_jax.commands.profile import profile
 from andes_jax.commands.profile_stream import profile_stream
 from andes_jax.commands.serve import serve
 from andes_jax.commands.simulate import simulate
+from andes_jax.commands.summarize import summarize
 
 
 class _Program(TyperGroup):
@@ -52,6 +53,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(engine)
 app.command()(generate)
+app.command()(summarize)
 app.command()(batch)
 app.command()(convert)
 app.command()(check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,11 @@ class Document:
     name: str  # its path; of a line, the path with the line's id or number after #
     text: str | None
     error: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """The hash of its text, in hexadecimal digits."""
+        return hashlib.sha256((self.text or "").encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def find_files(paths: Iterable[str]) -> list[Path | None]:

@@ -1,4 +1,4 @@
-"""Chunks of a long text: pieces packed up to a number of tokens, about equal in size, each with its predecessor's end."""
+"""Chunks of a long text: pieces packed up to a number of tokens, about equal, each with its predecessor's end."""
 
 from __future__ import annotations
 

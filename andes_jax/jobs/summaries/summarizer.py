@@ -105,7 +105,7 @@ class Summarizer:
         return summary
 
     async def _reduce(self, cut: Cut, notes: list[str], summary: Summary) -> Answer:
-        """Merge notes in rounds, each at most half as many as before, until one prompt holds them."""
+        """Merge notes in rounds, each time into fewer, until one prompt holds them."""
         while True:
             summary.rounds += 1
             groups = await self._groups(notes, cut.budget.text)
@@ -126,7 +126,7 @@ class Summarizer:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._ask(cut, stage, text, summary)) for text in texts]
-        except* Exception as failed:
+        except ExceptionGroup as failed:
             raise _first(failed) from None
         return [_tidied(task.result()) for task in tasks]
 
@@ -146,7 +146,7 @@ def _tidied(answer: Answer) -> str:
     return whole_sentences(answer.text) if answer.finish == "length" else answer.text
 
 
-def _first(failed: BaseExceptionGroup[Exception]) -> Exception:
+def _first(failed: ExceptionGroup[Exception]) -> Exception:
     """The first failure by itself."""
     first = failed.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+    return _first(first) if isinstance(first, ExceptionGroup) else first
