@@ -42,6 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("andes_jax.remote",),
     ("andes_jax.build",),
     ("server",),
+    ("andes_jax.jobs",),
     ("andes_jax.commands",),
     ("andes_jax.cli",),
 )
@@ -55,6 +56,7 @@ WITHOUT_ARRAYS = (
     "andes_jax.text",
     "andes_jax.engine",
     "andes_jax.remote",
+    "andes_jax.jobs",
     "andes_jax.config",
     "andes_jax.settings",
     "server",
