@@ -27,11 +27,8 @@ LAG_MEMORY = 0.8  # how much of the measured lag is that of the steps before
 class Call:
     """One HTTP call's requests. Whoever opens it must close it."""
 
-    def __init__(
-        self, front_end: FrontEnd, requests: Sequence[Request], meter: CallMeter, *, job: bool = False
-    ) -> None:
+    def __init__(self, front_end: FrontEnd, requests: Sequence[Request], meter: CallMeter) -> None:
         self._front_end = front_end
-        self._job_places = len(requests) if job else 0
         self._requests = {request.id: request for request in requests}
         self._mailboxes = {request.id: Mailbox(index) for index, request in enumerate(requests)}
         self._news = asyncio.Event()
@@ -106,8 +103,6 @@ class Call:
     def close(self) -> None:
         """Cancel what has not ended. Idempotent; nothing is delivered afterwards."""
         self._front_end.forget(self._mailboxes)
-        self._front_end.jobs_open -= self._job_places
-        self._job_places = 0
         for request_id in self._live:
             mailbox = self._mailboxes[request_id]
             mailbox.finish = FinishReason.CANCELLED
@@ -127,16 +122,9 @@ class FrontEnd:
     """The calls of one event loop: the first one that opens a call."""
 
     def __init__(
-        self,
-        engine: Engine,
-        on_end: Callable[[Ended], None] = lambda ended: None,
-        clock: Clock | None = None,
-        job_places: int = 0,
+        self, engine: Engine, on_end: Callable[[Ended], None] = lambda ended: None, clock: Clock | None = None
     ) -> None:
-        """The engine keeps `job_places` of its places for requests of batch jobs."""
         self.engine = engine
-        self.job_places = job_places
-        self.jobs_open = 0  # requests of batch jobs whose call is open
         self._clock = WallClock() if clock is None else clock  # the engine's
         self.lag_s = 0.0  # how late the loop comes to a step's events, over the last steps
         self.on_end = on_end  # told of every request's end, also of those refused and left
@@ -151,7 +139,7 @@ class FrontEnd:
         """Requests whose call is open."""
         return len(self._calls)
 
-    async def open(self, requests: Sequence[Request], meter: CallMeter, *, job: bool = False) -> Call:
+    async def open(self, requests: Sequence[Request], meter: CallMeter) -> Call:
         """Submit the requests of one call: all of them or none. Raises ApiError when the engine refuses one.
 
         Waits only for an engine in another process, ANSWER_S at most.
@@ -162,20 +150,18 @@ class FrontEnd:
         if self._loop is not loop:
             raise RuntimeError("a front end belongs to one event loop")
         try:
-            self.check_room(len(requests), meter, job=job)
+            self.check_room(len(requests), meter)
         except ApiError:
             self._tell_refused(requests)
             raise
-        call = Call(self, requests, meter, job=job)
+        call = Call(self, requests, meter)
         self._calls.update((request.id, call) for request in requests)
-        self.jobs_open += len(requests) if job else 0
         try:
             answer = self.engine.submit_all(requests, self._sink)
             if answer is not None:
                 await self._answered(answer, requests)
         except BaseException as error:
             self.forget(request.id for request in requests)
-            self.jobs_open -= len(requests) if job else 0
             if isinstance(error, Refusal):
                 meter.refused(error.code)
                 self._tell_refused(requests)
@@ -196,12 +182,7 @@ class FrontEnd:
                 raise Refusal("The engine does not answer.", "engine_failed") from None
             raise
 
-    def room(self, *, job: bool) -> int:
-        """Requests that would be taken now: of batch jobs as many as their places, of others never those places."""
-        free_for_jobs = max(0, self.job_places - self.jobs_open)
-        return min(free_for_jobs, self.engine.room) if job else max(0, self.engine.room - free_for_jobs)
-
-    def check_room(self, count: int, meter: CallMeter, *, job: bool = False) -> None:
+    def check_room(self, count: int, meter: CallMeter) -> None:
         """Raise the ApiError (503) of a call for which the engine has no room now, before any work goes into it."""
         state = self.engine.state
         if state == "starting":
@@ -210,7 +191,7 @@ class FrontEnd:
             error = ApiError("The engine is not running.", status=503, code="engine_failed")
         elif state == "draining":
             error = shutting_down()
-        elif (room := self.room(job=job)) < count:
+        elif (room := self.engine.room) < count:
             message = f"The server is busy: there is room for {room} more replies, and this call asks for {count}."
             error = ApiError(message, status=503, code="engine_overloaded")
         else:

@@ -85,6 +85,7 @@ class Serving:
             if self._context.settings.grpc_port is not None:
                 self._listener, url = await start_generation(self.app.services)
                 self._urls += (url,)
+            self.app.batches.start()
             await worker_serve(
                 wrap_app(cast(Any, self.app), self._bound.config.wsgi_max_body_size, "asgi"),
                 self._bound.config,
@@ -114,6 +115,7 @@ class Serving:
         lifecycle.draining = True
         if self._listener is not None:
             await self._listener.drain()
+        await self.app.batches.stop()
         self._context.engine.drain()
         logger.info("shutting down: %d calls are running", lifecycle.running)
         drain = asyncio.create_task(self._drain())

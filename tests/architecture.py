@@ -41,8 +41,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("andes_jax.engine",),
     ("andes_jax.remote",),
     ("andes_jax.build",),
-    ("server",),
     ("andes_jax.jobs",),
+    ("server",),
     ("andes_jax.commands",),
     ("andes_jax.cli",),
 )

@@ -46,7 +46,7 @@ def connection(config: Config, options: JobOptions) -> Iterator[Connection]:
         yield Connection(server_http(options.server, options.api_key), options.parallel or SERVER_PARALLEL)
         return
     from andes_jax.build import build_engine
-    from andes_jax.jobs.local import engine_http
+    from server.local import engine_http
 
     with progress_line(quiet_in_logs=True) as progress:
         built = build_engine(config, progress=progress)

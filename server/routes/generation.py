@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
 
 import orjson
 from starlette.responses import Response
@@ -23,21 +21,9 @@ from server.schemas.sampling import GenerationBody
 from server.services import Services
 from server.shapes import ChatShape, CompletionShape, Shape
 from server.stream import EventEncoder, EventStream
-from server.stream_profile import CallProfile
 from server.transport import transport_of
 from server.unread import UnreadWatch
 from server.weights import StreamWeight, asked_urgency
-
-
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """A call that the engine has taken."""
-
-    head: ReplyHead
-    shape: Shape
-    usage: UsageSum
-    call: Call
-    profile: CallProfile | None
 
 
 class GenerationEndpoint[B: GenerationBody](ABC):
@@ -64,21 +50,7 @@ class GenerationEndpoint[B: GenerationBody](ABC):
         async with UntilDisconnect(receive):
             await self._generate(body, arrived_s, scope, receive, send)
 
-    async def answer_job(self, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Id and whole reply of a call that a batch job makes, in the batch tier. Raises ApiError."""
-        arrived_s = self._services.context.clock.now()
-        body = self.body_class.parse(given)
-        if body.stream:
-            raise ApiError("Replies of a batch are not streamed.", code="invalid_value", param="stream")
-        body = body.model_copy(update={"service_tier": "flex"})
-        begun = await self._begin(body, arrived_s, job=True)
-        try:
-            return begun.head.id, await self._whole(begun)
-        finally:
-            begun.call.close()
-
-    async def _begin(self, body: B, arrived_s: float, *, job: bool = False) -> _Begun:
-        """Check and submit a call. Whoever begins one closes its call; raises ApiError."""
+    async def _generate(self, body: B, arrived_s: float, scope: Scope, receive: Receive, send: Send) -> None:
         services = self._services
         call_id = f"{self.id_prefix}-{uuid.uuid4().hex}"
         services.admission.check(body)
@@ -86,33 +58,31 @@ class GenerationEndpoint[B: GenerationBody](ABC):
         if services.profiler is not None and body.stream:
             profile = services.profiler.open(call_id, body.tier, arrived_s)
         meter = services.metrics.call(self.endpoint, body.tier, arrived_s, profile)
-        services.front_end.check_room(body.prompt_count * body.n, meter, job=job)
+        services.front_end.check_room(body.prompt_count * body.n, meter)
         work = await self.work(body, call_id, arrived_s)
         meter.admitted(services.context.clock.now())
         head = ReplyHead(call_id, services.context.model_id, body.tier_used, services.context.fingerprint)
-        call = await services.front_end.open(work.requests, meter, job=job)
-        return _Begun(head, self.shape(body, work), UsageSum(work), call, profile)
-
-    async def _generate(self, body: B, arrived_s: float, scope: Scope, receive: Receive, send: Send) -> None:
-        services = self._services
+        shape = self.shape(body, work)
+        usage = UsageSum(work)
         transport = transport_of(scope)
-        begun = await self._begin(body, arrived_s)
-        call = begun.call
+        weight = StreamWeight(transport, body.tier, asked_urgency(scope["headers"]))
+        call = await services.front_end.open(work.requests, meter)
         try:
-            weight = StreamWeight(transport, body.tier, asked_urgency(scope["headers"]))
             if body.stream:
-                encoder = EventEncoder(begun.head, begun.shape, begun.usage, include_usage=body.include_usage)
+                encoder = EventEncoder(head, shape, usage, include_usage=body.include_usage)
                 watch = UnreadWatch(call, transport, services.context.settings.unread_timeout_s)
                 with (
                     services.metrics.streams_open.track_inprogress(),
                     services.pacing.stream(call, transport, weight) as pace,
                 ):
                     stream = EventStream(
-                        transport, send, self._draining, watch, pace, services.context.clock.now, begun.profile
+                        transport, send, self._draining, watch, pace, services.context.clock.now, profile
                     )
                     await stream.run(call, encoder)
             else:
-                reply = await self._whole(begun)
+                reply = head.fields(shape.kind)
+                reply["choices"] = shape.whole_choices(await self._gather(call, usage))
+                reply["usage"] = usage.render()
                 weight.follow(0.0)  # the whole reply is due at once
                 await Response(orjson.dumps(reply), media_type="application/json")(scope, receive, send)
         finally:
@@ -120,13 +90,6 @@ class GenerationEndpoint[B: GenerationBody](ABC):
 
     def _draining(self) -> bool:
         return self._services.lifecycle.draining
-
-    async def _whole(self, begun: _Begun) -> dict[str, Any]:
-        """The reply in one object, once all of it is there; raises ApiError when a choice failed."""
-        reply = begun.head.fields(begun.shape.kind)
-        reply["choices"] = begun.shape.whole_choices(await self._gather(begun.call, begun.usage))
-        reply["usage"] = begun.usage.render()
-        return reply
 
     async def _gather(self, call: Call, usage: UsageSum) -> list[list[Piece]]:
         """The pieces of each choice, once all have ended; raises ApiError when one failed."""

@@ -248,29 +248,3 @@ async def test_one_loop_at_a_time():
     with pytest.raises(RuntimeError, match="one event loop"):
         await asyncio.to_thread(lambda: asyncio.run(again()))
     context.engine.stop(0)
-
-
-async def test_places_of_batch_jobs_are_apart():
-    context = mk_context(max_waiting=10)
-    engine = context.engine
-    engine.hold()
-    front_end = FrontEnd(engine, job_places=4)
-    assert (front_end.room(job=True), front_end.room(job=False)) == (4, 6)
-    metrics = Metrics(engine, lambda: 0)
-    meter = metrics.call("x", Tier.BATCH, 0.0)
-    jobs = [
-        await front_end.open([Request(f"job{number}", (1,), SamplingParams(max_tokens=5))], meter, job=True)
-        for number in range(4)
-    ]
-    assert (front_end.room(job=True), front_end.room(job=False)) == (0, 6)
-    with pytest.raises(ApiError):
-        front_end.check_room(1, meter, job=True)
-    with pytest.raises(ApiError):
-        front_end.check_room(7, meter)
-    front_end.check_room(6, meter)
-    for call in jobs:
-        call.close()
-        call.close()
-    assert front_end.jobs_open == 0
-    engine.release()
-    engine.stop(0)

@@ -8,10 +8,7 @@ import itertools
 import orjson
 import pytest
 
-from andes_jax.request import Tier
 from server.app import create_app
-from server.errors import ApiError
-from server.routes.generation import CompletionEndpoint
 from tests.server.parts import MODEL, chat, completion, events_of, mk_context, says
 
 SHARED = {
@@ -229,22 +226,4 @@ async def test_a_slow_reader_gets_everything_in_few_pieces():
     assert len(client.sent) <= 5
     body = b"".join(message.get("body", b"") for message in client.sent)
     assert sum(len(event["choices"][0]["delta"].get("content", "")) for event in events_of(body)) == 500
-    context.engine.stop(0)
-
-
-async def test_calls_of_batch_jobs_are_made_as_others_are():
-    context = mk_context(says("ok"), max_waiting=10)
-    services = create_app(context).services
-    endpoint = CompletionEndpoint(services)
-    services.front_end.job_places = 2
-    reply_id, reply = await endpoint.answer_job(completion("hi", service_tier="priority"))
-    assert reply["id"] == reply_id and reply["choices"][0]["text"] == "ok" and reply["service_tier"] == "flex"
-    assert context.engine.submitted[-1].tier is Tier.BATCH and services.front_end.jobs_open == 0
-    for given, param in (({"stream": True}, "stream"), ({"temperature": 9}, "temperature")):
-        with pytest.raises(ApiError) as raised:
-            await endpoint.answer_job(completion("hi", **given))
-        assert (raised.value.status, raised.value.param) == (400, param)
-    with pytest.raises(ApiError) as raised:
-        await endpoint.answer_job(completion("hi", n=3))
-    assert raised.value.status == 503, "more than the places of jobs"
     context.engine.stop(0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from andes_jax.jobs.client import HttpClient
-from andes_jax.jobs.local import engine_http
 from andes_jax.request import Tier
+from server.local import engine_http
 from tests.server.parts import MODEL, mk_context, says
 from tests.unit.jobs.parts import Waits
 
