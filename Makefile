@@ -62,7 +62,7 @@ test-kernels: install  ## all cases of the interpreted GPU kernels; make test ru
 	$(BIN)/python -m pytest -q -m "slow or not slow" tests/kernels
 
 test-jobs: install  ## kill jobs at fifty moments, cut their journals, and take their server away; a few minutes
-	$(BIN)/python -m pytest -q -s -m slow tests/end_to_end/test_batch_job.py $(ARGS)
+	$(BIN)/python -m pytest -q -s -m slow tests/end_to_end/test_batch_job.py tests/end_to_end/test_summary_job.py $(ARGS)
 
 check-gpu-codegen: install  ## compile GPU kernels and a decode step, without a GPU, and judge them; in .venv-gpu-codegen (200 MB)
 	@scripts/gpu_codegen/install.sh $(GPU_CODEGEN) "$$($(BIN)/python -c 'import jax; print(jax.__version__)')"

@@ -22,7 +22,16 @@ from pydantic import ValidationError
 from andes_jax.failure import UsageError
 from andes_jax.settings import SECTIONS, Config, Section, environment_name, field_type, flag_name
 
-__all__ = ["Config", "ConfigError", "configs_folder", "debug_requested", "load_config", "user_cache_folder", "variants"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "configs_folder",
+    "debug_requested",
+    "load_config",
+    "share_metrics",
+    "user_cache_folder",
+    "variants",
+]
 
 
 VARIABLES = "ANDES_"  # what the names of all variables begin with
@@ -58,6 +67,11 @@ def user_cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 def debug_requested(environ: Mapping[str, str] | None = None) -> bool:
     """Whether ANDES_DEBUG asks for tracebacks."""
     return (os.environ if environ is None else environ).get("ANDES_DEBUG", "") not in ("", "0")
+
+
+def share_metrics(folder: Path) -> None:
+    """Let processes that are started from now on keep their Prometheus metrics in a folder, where they are added up."""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
 
 
 def load_config(

@@ -15,6 +15,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 PolicyName = Literal["three_tier", "fcfs", "round_robin", "andes_paper"]
 Goal = Literal["mean", "max_min"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+EventLoopName = Literal["auto", "uvloop", "asyncio"]
 
 
 class Section(BaseModel):
@@ -158,6 +159,16 @@ class ServerSettings(Section):
         "clear."
     )
     engine_key: str | None = Field(min_length=1, repr=False, description="Key that this engine asks for.")
+    http_workers: int = Field(
+        ge=0,
+        le=256,
+        description="Processes that serve connections beside the engine's, on the same addresses; 0 serves them in the "
+        "engine's own process, which is enough until the engine waits for it.",
+    )
+    event_loop: EventLoopName = Field(
+        description="The event loop that serves connections: uvloop, which takes less time for each token, asyncio, "
+        "Python's own, or auto, which is uvloop where it is installed."
+    )
     cors_origins: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         description="Origins whose pages may call this server, such as http://localhost:3000; * is any."
     )

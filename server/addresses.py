@@ -85,6 +85,12 @@ def bind(settings: ServerSettings) -> BoundServer:
     return BoundServer(config, Sockets(secure, taken[len(secure) :], []), tuple(urls), unix_socket)
 
 
+def adopt(settings: ServerSettings, sockets: Sockets, urls: tuple[str, ...]) -> BoundServer:
+    """Addresses that another process has taken, and gives back: this one serves them too."""
+    install()
+    return BoundServer(_config(settings), sockets, urls, unix_socket=None)
+
+
 def _take_port(host: str, port: int, backlog: int) -> socket.socket:
     """A listening socket: a port that is only bound can still be taken by others."""
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)

@@ -11,6 +11,7 @@ from andes_jax.clock import Clock, WallClock
 from andes_jax.engine.contract import EngineContract as Engine
 from andes_jax.profiling.steps import StepListener
 from andes_jax.request import QoeTarget, Tier
+from andes_jax.settings import EventLoopName
 
 __all__ = ["ChatTemplate", "Engine", "ServerContext", "ServerSettings", "TokenTable", "Tokenizer"]
 
@@ -63,6 +64,7 @@ class ServerSettings:
     insecure_port: int | None = None  # with TLS: a second port, in the clear
     grpc_port: int | None = None  # on host; TLS as on port
     api_keys: tuple[str, ...] = field(default=(), repr=False)  # none leaves the server open
+    event_loop: EventLoopName = "auto"
     cors_origins: tuple[str, ...] = ()  # "*" is any
     max_body_bytes: int = 16 * 1024 * 1024
     max_pending_body_bytes: int = 256 * 1024 * 1024  # of all calls that are not admitted yet
@@ -79,6 +81,7 @@ class ServerSettings:
     shutdown_timeout_s: float = 30.0  # that running replies get after SIGTERM
     request_log: Path | None = None  # file to which a line is added for each request that ended
     profile_streaming: bool = False  # log a line for each chunk of a stream
+    shared_metrics: Path | None = None  # folder in which processes that serve the same addresses keep count together
 
 
 _READER = QoeTarget(first_token_s=1.0, tokens_per_s=5.0)

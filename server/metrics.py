@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from andes_jax.events import TokenEvent, Usage
 from andes_jax.request import FinishReason, Tier
@@ -23,7 +25,8 @@ _TIERS = {tier: tier.name.lower() for tier in Tier}
 class Metrics:
     """Every metric, in a registry of its own."""
 
-    def __init__(self, engine: Engine, compiles_after_ready: Callable[[], int]) -> None:
+    def __init__(self, engine: Engine, compiles_after_ready: Callable[[], int], shared: Path | None = None) -> None:
+        """`shared` is the folder in which processes that serve the same addresses keep count together."""
         self.registry = registry = CollectorRegistry()
         self.http_requests = Counter(
             "andes_http_requests", "HTTP calls answered.", ["endpoint", "status"], registry=registry
@@ -40,7 +43,9 @@ class Metrics:
         self.refused = Counter(
             "andes_requests_refused", "Calls the engine did not take.", ["endpoint", "code"], registry=registry
         )
-        self.streams_open = Gauge("andes_streams_open", "Streamed replies being sent.", registry=registry)
+        self.streams_open = Gauge(
+            "andes_streams_open", "Streamed replies being sent.", registry=registry, multiprocess_mode="livesum"
+        )
         self.first_token = _histogram("first_token", "From the call's arrival to its first token.", _LONG_S, registry)
         self.inter_token = _histogram("inter_token", "Between tokens of a reply.", _SHORT_S, registry)
         self.per_token = _histogram("per_token", "Mean time per token after a reply's first.", _SHORT_S, registry)
@@ -65,7 +70,11 @@ class Metrics:
         self.log_lines_dropped = Counter(
             "andes_request_log_dropped", "Lines that the request log lacks.", ["reason"], registry=registry
         )
-        registry.register(EngineCollector(engine, compiles_after_ready))
+        self._shown = registry
+        if shared is not None:
+            self._shown = CollectorRegistry()
+            MultiProcessCollector(self._shown, str(shared))
+        self._shown.register(EngineCollector(engine, compiles_after_ready))
 
     def call(self, endpoint: str, tier: Tier, arrived_s: float, profile: CallProfile | None = None) -> CallMeter:
         """A meter for the requests of one call that came at `arrived_s` on the engine's clock."""
@@ -75,7 +84,7 @@ class Metrics:
 
     def render(self) -> bytes:
         """Everything in Prometheus' text format."""
-        return generate_latest(self.registry)
+        return generate_latest(self._shown)
 
 
 def _histogram(name: str, what: str, buckets: tuple[float, ...], registry: CollectorRegistry) -> Histogram:

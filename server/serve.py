@@ -18,6 +18,7 @@ from server.addresses import LAST_EVENTS_S, BindError, BoundServer, bind
 from server.app import create_app
 from server.context import ServerContext
 from server.grpc_generation import start_generation
+from server.loops import loop_factory
 
 logger = logging.getLogger("andes_jax.server")
 
@@ -41,7 +42,8 @@ def serve(
     except BindError as error:
         print(f"andes-jax: {error}", file=sys.stderr)
         return 1
-    return asyncio.run(_serve_until_signal(context, bound, announce or _print_urls))
+    with asyncio.Runner(loop_factory=loop_factory(context.settings.event_loop)) as runner:
+        return runner.run(_serve_until_signal(context, bound, announce or _print_urls))
 
 
 async def _serve_until_signal(

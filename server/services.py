@@ -33,7 +33,7 @@ class Services:
     @classmethod
     def of(cls, context: ServerContext) -> Services:
         """All parts, not yet in use."""
-        metrics = Metrics(context.engine, context.compiles_after_ready)
+        metrics = Metrics(context.engine, context.compiles_after_ready, context.settings.shared_metrics)
         request_log = RequestLog(context, metrics.log_lines_dropped)
         front_end = FrontEnd(context.engine, request_log.add, context.clock)
         settings = context.settings

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import orjson
-from starlette.types import Send
+from starlette.types import Message, Send
 
 from server.errors import ApiError
 from server.front_end import Call
@@ -124,13 +124,18 @@ class EventStream:
             await self._body(COMMENT, more=True)
 
     async def _body(self, data: bytes, *, more: bool) -> None:
-        message = {"type": "http.response.body", "body": data, "more_body": more}
-        if more:
-            await self._watch.over(self._send(message))
+        if more and self._transport is not None and self._transport.offer(data):
+            pass  # nothing to wait for
+        elif more:
+            await self._watch.over(self._send(_message(data, more=True)))
         else:
-            await self._send(message)
+            await self._send(_message(data, more=False))
         if self._profile is not None:
             self._profile.sent(len(data))
+
+
+def _message(data: bytes, *, more: bool) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": more}
 
 
 def _without_faults(pieces: list[Piece]) -> list[Piece]:

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from andes_jax.clock import WallClock
+from andes_jax.commands.context import describe
 from andes_jax.commands.options import takes_settings
-from andes_jax.commands.serve import build, describe, end_on_sigterm, log_to_stderr
+from andes_jax.commands.process import build, end_on_sigterm, log_to_stderr
 from andes_jax.config import Config
 
 _ADDRESS = "Where front ends connect: HOST:PORT (port 0: the system chooses) or unix:PATH."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import pairwise
 
 from andes_jax.config import debug_requested
 from andes_jax.failure import UserError
@@ -38,5 +39,5 @@ def explains_itself(error: Exception) -> bool:
 
 
 def _debug_level(arguments: Sequence[str]) -> bool:
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    pairs = pairwise([*arguments, ""])
     return any(f"{first}={second}" == "--log-level=debug" or first == "--log-level=debug" for first, second in pairs)

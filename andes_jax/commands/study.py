@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from andes_jax.scheduling.limits import MOST_STEP_TOKENS
+
 if TYPE_CHECKING:
     from andes_jax.simulation.sweep import Study
 
@@ -96,7 +98,8 @@ HostKvTokens = Annotated[
     int, typer.Option(min=0, rich_help_panel=_MACHINE, help="Tokens of paused replies that host memory holds.")
 ]
 MaxSequences = Annotated[
-    int | None, typer.Option(min=1, rich_help_panel=_MACHINE, help="Replies computed at once at most.")
+    int | None,
+    typer.Option(min=1, max=MOST_STEP_TOKENS, rich_help_panel=_MACHINE, help="Replies computed at once at most."),
 ]
 MaxModelLen = Annotated[
     int | None,

@@ -124,7 +124,9 @@ class Admitter:
         roster = self._roster
         if self._looking and roster.waiting:
             roster.changed = True
-            self._journal.waiting_for("tokens" if roster.free_slots else "slots")
+            lacking = self._blocked is not None or self._denied is not None
+            cause = self._cause() if lacking else "tokens"
+            self._journal.waiting_for(cause if roster.free_slots else "slots")
 
     def next(self, left: Callable[[Tier], int], over: Sequence | None = None) -> Sequence | None:
         """The next sequence to run, seated, of a tier for whose prompts this step has tokens `left`;

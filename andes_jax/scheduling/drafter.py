@@ -86,7 +86,8 @@ class Drafter:
         expected = moment.now - self._roster.last_reader_s < READERS_EXPECTED_S
         batch = self._pacer.batch_tokens(draft, most) if expected and self._roster.has_batch else most
         tokens = self._turns.tokens(most, batch)
-        first = self._overdue.pick(prefills)
+        alone = len(prefills) == 1 and not self._roster.waiting
+        first = None if alone else self._overdue.pick(prefills)
         if first is not None:
             self._go_on(draft, tokens, first, min(LEAST_TOKENS, -(-tokens.left(first.tier) // 2)))
         passed = []

@@ -9,6 +9,8 @@ import numpy as np
 
 from andes_jax.failure import UsageError
 
+FORMS = "give poisson, gamma:CV or on_off:ON_SECONDS/OFF_SECONDS"
+
 
 @dataclass(frozen=True, slots=True)
 class Process:
@@ -28,7 +30,13 @@ class Process:
         if self.kind == "on_off":
             good = 0 < self.on_s < math.inf and 0 <= self.off_s < math.inf
         if not good:
-            raise UsageError(f"{self} is no arrival process; give poisson, gamma:CV or on_off:ON_SECONDS/OFF_SECONDS")
+            raise UsageError(f"{self.words} is no arrival process; {FORMS}, with CV and ON_SECONDS above 0")
+
+    @property
+    def words(self) -> str:
+        """As people write it."""
+        parameters = {"gamma": f":{self.cv:g}", "on_off": f":{self.on_s:g}/{self.off_s:g}"}
+        return self.kind + parameters.get(self.kind, "")
 
 
 def parse_process(words: str) -> Process:
@@ -44,7 +52,7 @@ def parse_process(words: str) -> Process:
             return Process()
     except ValueError:
         pass  # the message below says what would have been right
-    raise UsageError(f"arrivals {words!r}: give poisson, gamma:CV or on_off:ON_SECONDS/OFF_SECONDS")
+    raise UsageError(f"arrivals {words!r}: {FORMS}")
 
 
 def arrival_times(process: Process, rate: float, duration_s: float, random: np.random.Generator) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -16,6 +15,8 @@ import orjson
 from andes_jax.failure import UserError
 from andes_jax.request import Tier
 
+MOST = 1e13  # seconds or milliseconds: times since 1970 are less
+MOST_TOKENS = 10_000_000  # more than any model reads
 _GZIP = b"\x1f\x8b"
 _FORMATS = (
     "CSV with the columns prompt_tokens, output_tokens and perhaps arrived_s and tier, or with Azure's columns "
@@ -152,15 +153,15 @@ def _log_row(record: Mapping[str, Any]) -> TraceRow:
 
 def _seconds(record: Mapping[str, Any], name: str) -> float:
     value = _number(record, name)
-    if not 0 <= value < math.inf:
-        raise ValueError(f"{name} is {value}, and should be a time of 0 or more")
+    if not 0 <= value <= MOST:
+        raise ValueError(f"{name} is {value}, and should be a time of 0 or more, {MOST:g} at most")
     return value
 
 
 def _count(record: Mapping[str, Any], name: str) -> int:
     value = _number(record, name)
-    if not (value >= 0 and value.is_integer()):
-        raise ValueError(f"{name} is {record[name]!r}, and should be a whole number of 0 or more")
+    if not (0 <= value <= MOST_TOKENS and value.is_integer()):
+        raise ValueError(f"{name} is {record[name]!r}, and should be a whole number from 0 to {MOST_TOKENS}")
     return int(value)
 
 

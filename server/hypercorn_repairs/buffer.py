@@ -24,41 +24,61 @@ class FairStreamBuffer(StreamBuffer):
 
     stall_timeout_s: float = 30.0
 
+    def __init__(self, event_class: type[IOEvent]) -> None:
+        super().__init__(event_class)
+        self._emptied = asyncio.Event()  # in place of the inherited ones, which only coroutines can set
+        self._relieved = asyncio.Event()
+
+    def offer(self, data: bytes) -> bool:
+        """Add data for which nobody has to wait; False: it is not added, and has to be pushed."""
+        if self._complete or len(self.buffer) + len(data) >= STREAM_HIGH:
+            return False
+        self.buffer += data
+        self._emptied.clear()
+        return True
+
     async def push(self, data: bytes) -> None:
         """Add data, then wait for room. Raises BufferCompleteError when closed, and StalledError."""
         if self._complete:
             raise BufferCompleteError()
-        self.buffer.extend(data)
-        await self._is_empty.clear()
+        self.buffer += data
+        self._emptied.clear()
         while len(self.buffer) >= STREAM_HIGH:
-            await self._paused.clear()
-            await self._progress(self._paused)
+            self._relieved.clear()
+            await self._progress(self._relieved)
             if self._complete:
                 raise BufferCompleteError()
 
-    async def _progress(self, change: IOEvent) -> None:
+    async def _progress(self, change: asyncio.Event) -> None:
         """Wait for a change. Raises StalledError when nothing leaves the buffer for the timeout."""
         while True:
             before = len(self.buffer)
             try:
                 async with asyncio.timeout(self.stall_timeout_s):
-                    return await change.wait()
+                    await change.wait()
+                    return
             except TimeoutError:
                 if len(self.buffer) >= before:
                     raise StalledError("the peer does not read") from None
 
-    async def pop(self, max_length: int) -> bytes:
+    def take(self, max_length: int) -> bytes:
         """Take at most `max_length` bytes, and let the writer go on once enough is gone."""
-        count = min(len(self.buffer), max_length)
-        data = bytes(self.buffer[:count])
-        del self.buffer[:count]
-        if count and len(self.buffer) < STREAM_LOW and not self._paused.is_set():
-            await self._paused.set()
+        data = bytes(self.buffer[:max_length])
+        del self.buffer[:max_length]
+        if data and len(self.buffer) < STREAM_LOW:
+            self._relieved.set()
         if not self.buffer:
-            await self._is_empty.set()
+            self._emptied.set()
         return data
 
     async def drain(self) -> None:
         """Wait until everything is sent. Raises StalledError."""
         if self.buffer:
-            await self._progress(self._is_empty)
+            await self._progress(self._emptied)
+
+    async def close(self) -> None:
+        """Drop what is left; whoever waits goes on."""
+        self._complete = True
+        self.buffer = bytearray()
+        self._emptied.set()
+        self._relieved.set()

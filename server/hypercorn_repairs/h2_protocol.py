@@ -10,7 +10,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 import priority
-from hypercorn.events import Closed, Updated
+from hypercorn.events import Closed, RawData, Updated
 from hypercorn.protocol.events import Body, Data, StreamClosed, Trailers
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import H2Protocol
@@ -18,8 +18,10 @@ from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 
 from server.hypercorn_repairs.buffer import STREAM_HIGH, FairStreamBuffer, StalledError
 from server.hypercorn_repairs.config import RepairedConfig
+from server.hypercorn_repairs.data_frames import DataFrames
 from server.hypercorn_repairs.peer_budget import PeerBudget
 from server.hypercorn_repairs.schedule import StreamSchedule
+from server.hypercorn_repairs.wakeup import Wakeup
 
 WRITE_BATCH = 16 * 1024  # bytes of frames joined in one socket write
 FRAME_HEADER = 9  # bytes
@@ -55,6 +57,8 @@ class FairH2Protocol(H2Protocol):
 
     config: RepairedConfig
     priority: StreamSchedule  # type: ignore[assignment]
+    stream_buffers: dict[int, FairStreamBuffer]  # type: ignore[assignment]
+    has_data: Wakeup
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
@@ -65,6 +69,8 @@ class FairH2Protocol(H2Protocol):
         self.connection.local_settings = _LenientSettings(client=False, initial_values=told)
         self._refused = False  # a stream was refused, so that the connection may have become idle unnoticed
         self._budget = PeerBudget(asyncio.get_running_loop().time)
+        self._frames = DataFrames(self.connection)
+        self.has_data = Wakeup()
 
     async def initiate(self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None) -> None:
         await super().initiate(headers, settings)
@@ -90,6 +96,23 @@ class FairH2Protocol(H2Protocol):
             return 0, None
 
     # Sending
+
+    def offer(self, stream_id: int, data: bytes) -> bool:
+        """Take data of a stream whose response has begun, if nobody has to wait for that; else False: it must be sent.
+
+        What is offered in one pass of the loop leaves together.
+        """
+        buffer = self.stream_buffers.get(stream_id)
+        if buffer is None or self.closed or not buffer.offer(data):
+            return False
+        self.priority.unblock(stream_id)
+        self.has_data.call()
+        return True
+
+    async def _flush(self) -> None:
+        data = self._frames.take()
+        if data:
+            await self.send(RawData(data=data))
 
     async def send_task(self) -> None:
         while not self.closed:
@@ -128,11 +151,11 @@ class FairH2Protocol(H2Protocol):
         try:
             window = self.connection.local_flow_control_window(stream_id)
             was_full = len(buffer.buffer) >= STREAM_HIGH
-            data = await buffer.pop(max(0, min(window, self.connection.max_outbound_frame_size)))
+            data = buffer.take(max(0, min(window, self.connection.max_outbound_frame_size)))
             done = buffer.complete
-            if data:
+            if data and (done or not self._frames.add(stream_id, data)):
                 self.connection.send_data(stream_id, data, end_stream=done)
-            elif done:
+            elif done and not data:
                 self.connection.end_stream(stream_id)
             if done:
                 self._forget(stream_id)
@@ -220,7 +243,7 @@ class FairH2Protocol(H2Protocol):
             return
         await super()._create_stream(request)
         buffer = self.stream_buffers.get(request.stream_id)
-        if isinstance(buffer, FairStreamBuffer):
+        if buffer is not None:
             buffer.stall_timeout_s = self.config.stall_timeout_s
 
     def _refuse(self, stream_id: int, code: h2.errors.ErrorCodes) -> None:

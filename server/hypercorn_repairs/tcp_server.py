@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import h11
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.events import Closed, Event, RawData
+from hypercorn.protocol.h11 import H11Protocol
 
 from server.hypercorn_repairs.config import RepairedConfig
 from server.hypercorn_repairs.h2_protocol import FairH2Protocol
@@ -70,6 +72,19 @@ class FairTCPServer(TCPServer):
                     await self._drain()
             except (OSError, RuntimeError):
                 await self.protocol.handle(Closed())
+
+    def offer_chunk(self, data: bytes) -> bool:
+        """Write a part of an HTTP/1.1 response's body whose head has left, if nothing waits; else False."""
+        protocol, transport = self.protocol.protocol, self.writer.transport
+        if not isinstance(protocol, H11Protocol) or self.send_lock.locked() or transport.is_closing():
+            return False
+        connection = protocol.connection
+        if connection.our_state is not h11.SEND_BODY:
+            return False
+        if transport.get_write_buffer_size() > transport.get_write_buffer_limits()[0]:
+            return False
+        transport.write(connection.send(h11.Data(data=data)))
+        return True
 
     async def _drain(self) -> None:
         """Wait for room. Raises TimeoutError, the connection aborted, once the peer takes nothing for too long."""

@@ -47,9 +47,9 @@ class Round:
 class Http1:
     """One stream on a connection."""
 
-    def __init__(self, port: int, tokens: int) -> None:
+    def __init__(self, port: int, tokens: int, reader: dict[str, float] | None = None) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
-        body = json.dumps(BODY | {"max_tokens": tokens}).encode()
+        body = json.dumps(BODY | {"max_tokens": tokens, "andes": reader or {}}).encode()
         head = f"POST /v1/chat/completions?tokens={tokens} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
         self.socket.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         self._last = b""
@@ -66,7 +66,7 @@ class Http1:
 class Http2:
     """Several streams on one connection, with windows so wide that none has to be opened again."""
 
-    def __init__(self, port: int, tokens: int, streams: int) -> None:
+    def __init__(self, port: int, tokens: int, streams: int, reader: dict[str, float] | None = None) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.left = streams
         self.messages = 0
@@ -75,7 +75,7 @@ class Http2:
         sent = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
         sent.append(_frame(4, 0, 0, b"\x00\x04" + WIDEST.to_bytes(4, "big")))
         sent.append(_frame(8, 0, 0, (WIDEST - 65535).to_bytes(4, "big")))
-        body = json.dumps(BODY | {"max_tokens": tokens}).encode()
+        body = json.dumps(BODY | {"max_tokens": tokens, "andes": reader or {}}).encode()
         for number in range(streams):
             fields = [
                 (":method", "POST"),

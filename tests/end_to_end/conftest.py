@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from andes_jax.build import build_engine
-from andes_jax.commands.serve import server_context
+from andes_jax.commands.context import server_context
 from andes_jax.config import load_config
 from tests.end_to_end.engines import golden
 from tests.end_to_end.server_process import CONTEXT, PROGRAMS, SEQUENCES, ServerProcess, server_process

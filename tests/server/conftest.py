@@ -34,12 +34,13 @@ async def connect() -> AsyncIterator[Connect]:
         context.engine.stop(0)
 
 
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """start(script, **settings) is a server on a real socket, ended with the test."""
+@pytest.fixture(params=["uvloop", "asyncio"])
+def start(request: pytest.FixtureRequest) -> Iterator[Start]:
+    """start(script, **settings) is a server on a real socket, ended with the test: once on each event loop."""
     with ExitStack() as stack:
 
         def make(*arguments: Any, **keywords: Any) -> LiveServer:
+            keywords.setdefault("event_loop", request.param)
             return stack.enter_context(live_server(mk_context(*arguments, **keywords)))
 
         yield make

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from server.context import ServerContext
+from server.loops import loop_factory
 from server.serve import Serving, bind
 
 
@@ -27,9 +28,13 @@ class LiveServer:
         self.port = urlsplit(self.url).port or 0
         self.exit_code: int | None = None
         self._announced = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         assert self._announced.wait(10), "the server does not start"
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=loop_factory(self.context.settings.event_loop)) as runner:
+            runner.run(self._main())
 
     async def _main(self) -> None:
         self.loop = asyncio.get_running_loop()

@@ -22,13 +22,13 @@ async def test_a_writer_waits_until_enough_is_read():
     await stream.push(b"x" * (STREAM_HIGH - 1))
     writer = asyncio.create_task(stream.push(b"xy"))
     for _ in range(5):
-        await stream.pop(0)  # a closed window reads nothing
+        stream.take(0)  # a closed window reads nothing
         await asyncio.sleep(0)
     assert not writer.done()
     left = STREAM_HIGH + 1
     while left >= STREAM_LOW:
         assert not writer.done()
-        left -= len(await stream.pop(1000))
+        left -= len(stream.take(1000))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     await asyncio.wait_for(writer, 1)
@@ -45,11 +45,22 @@ async def test_nothing_is_lost_or_reordered():
     writer = asyncio.create_task(write())
     read = b""
     while len(read) < len(sent):
-        read += await stream.pop(1000)
+        read += stream.take(1000)
         await asyncio.sleep(0)
     await writer
     assert read == sent
     await stream.drain()
+
+
+async def test_what_would_have_to_wait_is_not_taken():
+    stream = buffer()
+    assert stream.offer(b"x" * (STREAM_HIGH - 1)) and not stream.offer(b"y")
+    assert stream.take(STREAM_HIGH) == b"x" * (STREAM_HIGH - 1)
+    assert stream.offer(b"y")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(stream.drain(), 0.01)
+    await stream.close()
+    assert not stream.offer(b"z")
 
 
 async def test_a_writer_of_an_unread_stream_gives_up():
@@ -67,7 +78,7 @@ async def test_a_slow_reader_is_waited_for(wait):
     async def read():
         while stream.buffer:
             await asyncio.sleep(0.04)
-            await stream.pop(8000)
+            stream.take(8000)
 
     push = asyncio.create_task(stream.push(b"x" * STREAM_HIGH))
     await asyncio.sleep(0)

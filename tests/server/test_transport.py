@@ -7,7 +7,6 @@ import httpx
 import pytest
 
 from server.transport import Transport, TransportExtension, TransportState, transport_of
-from server.unread import UnreadWatch
 from tests.server.parts import chat, says
 from tests.server.raw_h2 import RawH2
 from tests.server.test_tcp_server import certificates as certificates
@@ -22,7 +21,7 @@ async def send(message):
 
 
 async def test_without_hypercorn_nothing_can_be_done_and_nothing_breaks():
-    assert not await Transport(send).send_empty_data()
+    assert not await Transport(send).send_empty_data() and not Transport(send).offer(b"text")
     assert Transport(send).round_trip_s() is None
     assert Transport(send).state() == TransportState() and TransportState().unsent_bytes == 0
     assert Transport(send).asked_weight() is None and not Transport(send).set_weight(7)
@@ -44,7 +43,7 @@ async def test_http_calls_have_their_transport(kind):
 @pytest.mark.parametrize("unix", [False, True])
 def test_round_trips_are_the_kernel_s(start, monkeypatch, tmp_path, http2, unix):
     told = []
-    monkeypatch.setattr(UnreadWatch, "over", watched(told))
+    monkeypatch.setattr(Transport, "offer", noting(Transport.round_trip_s, told))
     server = start(says("Hello."), gap_s=0.005, unix_socket=tmp_path / "s")
     path = str(tmp_path / "s") if unix else None
     with httpx.Client(transport=httpx.HTTPTransport(http1=not http2, http2=http2, uds=path)) as client:
@@ -56,27 +55,22 @@ def test_round_trips_are_the_kernel_s(start, monkeypatch, tmp_path, http2, unix)
         assert all(0 < round_trip_s < 0.1 for round_trip_s in told)
 
 
-def watched(told):
-    over = UnreadWatch.over
+def noting(question, told):
+    """Transport.offer that notes the answer to a question about the transport before it does its work."""
+    offer = Transport.offer
 
-    async def watching(self, message):
-        told.append(self._transport.round_trip_s())
-        await over(self, message)
+    def offered(self, data):
+        told.append(question(self))
+        return offer(self, data)
 
-    return watching
+    return offered
 
 
 @pytest.mark.parametrize("http2", [False, True])
 def test_tls_connections_have_a_state_too(start, certificates, monkeypatch, http2):
     files, trust = certificates
     told: list[TransportState] = []
-    over = UnreadWatch.over
-
-    async def watching(self, message):
-        told.append(self._transport.state())
-        await over(self, message)
-
-    monkeypatch.setattr(UnreadWatch, "over", watching)
+    monkeypatch.setattr(Transport, "offer", noting(Transport.state, told))
     server = start(says("Hello."), gap_s=0.005, **files)
     with httpx.Client(http2=http2, verify=trust) as client:
         assert client.post(server.url + CHAT, json=chat(stream=True)).status_code == 200

@@ -49,7 +49,8 @@ class ThreeTier:
         mine = lifted_tier(waiting.tier, now - waiting.queued_s, self.weights)
         theirs = int(other.tier)
         if other.slot is not None:
-            return mine < theirs
+            # Of its own kind nobody goes before a begun prompt, which would hold its place for ever.
+            return mine < theirs and waiting.tier is not other.tier
         theirs = lifted_tier(theirs, now - other.queued_s, self.weights)
         # What fits beside one that lacks pages may run, until that one has waited its tier's allowed wait.
         patient = now - other.queued_s < self.weights.allowed_wait_s[other.tier]

@@ -162,3 +162,63 @@ def test_who_lacks_a_slot_is_not_said_to_lack_tokens():
     rig.step()
     (wait,) = rig.scheduler.journal.explain("b")["waits"]
     assert wait["for"] == {"slots": 1.0}
+
+
+@pytest.mark.parametrize("slots, newcomers", [(64, 256), (64, 300), (8, 264)])
+@pytest.mark.parametrize("tier", [STREAMING, BATCH])
+def test_a_begun_prompt_gets_on_beside_its_own_kind_that_waited_long(slots, newcomers, tier):
+    """Enough of them to fill every step, all of them lifted."""
+    rig = Rig(
+        policy="three_tier", slots=slots, pages=40000, step_tokens=264, prefill_chunk=256, max_model_len=1024,
+        prefix=False, times=known_times(step=0.02, prefill=0.00005),
+    )  # fmt: skip
+    begun = make_request("begun", [1] * 900, 4, tier=tier)
+    rig.add(begun)
+    rig.step()
+    rig.now = 130.0
+    for number in range(100):
+        if "begun" not in rig.scheduler.roster.live:
+            break
+        rig.now += 0.03
+        for place in range(64 - len(rig.scheduler.roster.waiting)):
+            name = f"{number}-{place}"
+            rig.add(make_request(name, [number % 97] * newcomers, 1, tier=tier, arrived_s=rig.now - 130))
+        rig.step()
+    assert tuple(rig.got["begun"]) == expected_ids(begun)
+
+
+def test_a_lone_prompt_has_the_whole_step_even_when_it_is_overdue():
+    rig = Rig(
+        policy="three_tier", slots=8, pages=20000, step_tokens=2048, prefill_chunk=2048, max_model_len=8192,
+        prefix=False, times=known_times(step=0.02, prefill=0.00005),
+    )  # fmt: skip
+    rig.add(make_request("begun", [1] * 8000, 4, tier=STREAMING))
+    rig.step()
+    for number in range(8):  # each fills a step, and the ninth without a token begins its turn
+        rig.now += 0.03
+        rig.add(make_request(f"r{number}", [number] * 2048, 1, tier=REALTIME, arrived_s=rig.now))
+        rig.step()
+    begun = rig.scheduler.roster.live["begun"]
+    shares = []
+    for _ in range(2):
+        before = begun.computed
+        rig.step()
+        shares.append(begun.computed - before)
+    assert min(shares) >= 2047  # beside one reply's token
+
+
+@pytest.mark.parametrize("step_tokens", [32, 64])
+def test_who_waits_for_others_is_not_said_to_lack_tokens(step_tokens):
+    """Whether the step is full or not, it could not be finished for certain beside those who run."""
+    rig = Rig(
+        policy="three_tier", slots=8, pages=300, page_tokens=4, step_tokens=step_tokens, prefill_chunk=32,
+        max_model_len=1100, max_preempt=0, prefix=False, times=known_times(step=0.02, prefill=0.00005),
+    )  # fmt: skip
+    rig.add(make_request("begun", [1] * 900, 4, tier=STREAMING))
+    rig.step()
+    rig.add(make_request("big", [2] * 600, 4, tier=REALTIME))
+    for _ in range(20):
+        rig.now += 0.1
+        rig.step()
+    (wait,) = rig.scheduler.journal.explain("big")["waits"]
+    assert wait["for"]["others"] == pytest.approx(sum(wait["for"].values()), abs=0.11)

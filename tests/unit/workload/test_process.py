@@ -52,5 +52,6 @@ def test_spelling():
     ["", "uniform", "poisson:2", "gamma", "gamma:0", "gamma:nan", "on_off:30", "on_off:0/9", "on_off:9/-1"],
 )
 def test_wrong_spelling_is_answered_with_the_right_one(words):
-    with pytest.raises(UsageError, match="poisson, gamma:CV or on_off:ON_SECONDS/OFF_SECONDS"):
+    with pytest.raises(UsageError, match="poisson, gamma:CV or on_off:ON_SECONDS/OFF_SECONDS") as caught:
         parse_process(words)
+    assert words in str(caught.value)

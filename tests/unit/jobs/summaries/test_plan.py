@@ -22,7 +22,7 @@ async def test_a_plan_is_what_is_done(tmp_path):
     model, options = WordModel(600), SummaryOptions(words=20, chunk_overlap=20)
     counter = TokenCounter(model)
     cutter = Cutter(options, 600, counter)
-    sources = list(sources_of(find_files([str(tmp_path)])))
+    sources = list(sources_of(find_files([str(tmp_path)], tmp_path / "rows.jsonl")))
     done = {source.read("text").sha256 for source in sources if source.path.stem == "c"}
     plan = await plan_summaries(sources, "text", cutter, done.__contains__)
     assert (plan.documents, plan.unreadable, plan.done) == (4, 1, 1) and model.asked == []

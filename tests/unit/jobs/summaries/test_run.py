@@ -35,7 +35,7 @@ def run(tmp_path, documents):
 
     async def over(model, name="rows.jsonl", **options):
         chosen = SummaryOptions(words=20, chunk_overlap=20, **options)
-        tally, counter, files = Tally(), TokenCounter(model), find_files([str(documents)])
+        tally, counter, files = Tally(), TokenCounter(model), find_files([str(documents)], tmp_path / "rows.jsonl")
         with open_job(tmp_path / "job", {}) as journal:
             keeper = Keeper(journal, Waits().patience, tally.waits_for)
             job = SummaryRun(chosen, "m", "text", journal, keeper, tally)
