@@ -14,7 +14,7 @@ GPU_CODEGEN := .venv-gpu-codegen
 GPU := .venv-gpu
 ARGS ?=
 
-.PHONY: help install serve test test-kernels test-jobs check lint test-jax-oldest check-gpu-codegen gpu-check bench wheel-test docs protocol format clean
+.PHONY: help install serve summarize-demo test test-kernels test-jobs check lint test-jax-oldest check-gpu-codegen gpu-check bench wheel-test docs protocol format clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -26,6 +26,10 @@ $(INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/environment.sh 
 
 serve: install  ## serve the embedded model on 127.0.0.1:8000; make serve ARGS="--port 9000 --policy fcfs"
 	@exec $(BIN)/andes-jax serve $(ARGS)
+
+summarize-demo: install  ## summarize three sample documents, one of them Chinese, with the embedded model
+	@$(BIN)/andes-jax summarize examples/documents --output build/summaries.md --words 60 --chunk-tokens 400 --chunk-overlap 64 $(ARGS)
+	@cat build/summaries.md
 
 test: check wheel-test  ## everything that must hold before a commit: check, the wheel, all tests
 	$(BIN)/python -m pytest -q $(ARGS)
@@ -58,7 +62,7 @@ test-kernels: install  ## all cases of the interpreted GPU kernels; make test ru
 	$(BIN)/python -m pytest -q -m "slow or not slow" tests/kernels
 
 test-jobs: install  ## kill jobs at fifty moments, cut their journals, and take their server away; a few minutes
-	$(BIN)/python -m pytest -q -s -m slow tests/end_to_end/test_batch_job.py $(ARGS)
+	$(BIN)/python -m pytest -q -s -m slow tests/end_to_end/test_batch_job.py tests/end_to_end/test_summary_job.py $(ARGS)
 
 check-gpu-codegen: install  ## compile GPU kernels and a decode step, without a GPU, and judge them; in .venv-gpu-codegen (200 MB)
 	@scripts/gpu_codegen/install.sh $(GPU_CODEGEN) "$$($(BIN)/python -c 'import jax; print(jax.__version__)')"

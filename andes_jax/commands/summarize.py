@@ -121,9 +121,7 @@ def summarize(
         style=named, words=words, lang=lang, question=question, chunk_tokens=chunk_tokens, chunk_overlap=chunk_overlap,
         temperature=temperature, seed=seed,
     )  # fmt: skip
-    files = find_files(paths)
-    if any(path is not None and path.resolve() == output.resolve() for path in files):
-        raise UsageError(f"--output {output} is one of the documents; name another")
+    files = find_files(paths, output)
     data = sys.stdin.buffer.read() if None in files else b""
     folder = job or output.with_name(f"{output.stem}.job")
     task = _Task(partial(sources_of, files, data), text_field, summary, context_tokens, output, folder, trace)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 from andes_jax.failure import UserError
 from andes_jax.jobs.client import Client, error_words
 
 AT_ONCE = 8  # calls, of the few that a server lets wait
+LONGEST = 8192  # characters that are counted by one call: servers refuse texts that are much longer than their context
 MESSAGE_TOKENS = 8  # that a chat template spends on a message, where it must be estimated
 _UNKNOWN = (404, 405, 501)  # states of a route that a server does not have
 
@@ -23,10 +25,15 @@ class TokenCounter:
         self.estimates = False  # whether the server does not count; known after the first call
 
     async def text(self, text: str, *, special: bool = False) -> int:
-        """Tokens of a text, with those that begin every prompt where `special`. Raises UserError, ServerLost."""
-        if not text:
-            return 0
-        return await self._count({"prompt": text, "add_special_tokens": special}, text, 0)
+        """Tokens of a text, with those that begin every prompt where `special`. Raises UserError, ServerLost.
+
+        A long text is counted in parts that end with lines or words, and has about as many tokens as these together.
+        """
+        total = 0
+        for number, part in enumerate(parts_of(text)):
+            first = special and number == 0
+            total += await self._count({"prompt": part, "add_special_tokens": first}, part, 0)
+        return total
 
     async def messages(self, messages: list[dict[str, Any]]) -> int:
         """Tokens of a conversation as the model is given it, up to where its reply begins.
@@ -47,6 +54,17 @@ class TokenCounter:
                 raise UserError(f"the server does not count tokens: {error_words(reply)}")
             self.estimates = True
         return estimated(text) + added
+
+
+def parts_of(text: str) -> Iterator[str]:
+    """A text in parts of at most `LONGEST` characters, cut behind lines, or else blanks, where there are any."""
+    start = 0
+    while start < len(text):
+        middle, end = start + LONGEST // 2, start + LONGEST
+        if end < len(text):
+            end = (text.rfind("\n", middle, end) + 1) or (text.rfind(" ", middle, end) + 1) or end
+        yield text[start:end]
+        start = end
 
 
 def estimated(text: str) -> int:

@@ -34,25 +34,26 @@ class Document:
         return hashlib.sha256((self.text or "").encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def find_files(paths: Iterable[str]) -> list[Path | None]:
+def find_files(paths: Iterable[str], output: Path) -> list[Path | None]:
     """The files that arguments name, each once, in the order of the arguments; None is standard input.
 
-    Folders are searched through, in the order of names, for formats that are known. Raises UsageError for an argument
-    that names nothing.
+    Folders are searched through, in the order of names, for formats that are known; `output`, which an earlier run may
+    have left there, is no document. Raises UsageError for an argument that names nothing, or `output` itself.
     """
     found: dict[Path | None, None] = {}
     for each in paths:
         if each == STANDARD_INPUT:
             found[None] = None
             continue
-        matched = (
-            [Path(each)] if Path(each).exists() else [Path(name) for name in sorted(glob.glob(each, recursive=True))]
-        )
+        there = [each] if Path(each).exists() else sorted(glob.glob(each, recursive=True))
+        matched = [Path(name) for name in there]
         if not matched:
             raise UsageError(f"{each} names no file or folder")
         for path in matched:
             files = _inside(path) if path.is_dir() else [path]
-            found |= dict.fromkeys(files)
+            found |= dict.fromkeys(file for file in files if file.resolve() != output.resolve())
+        if there == [each] and Path(each).resolve() == output.resolve():
+            raise UsageError(f"{each} is named both as a document and as --output")
     if not found:
         raise UsageError("no documents: the folders hold no files of a known format")
     return list(found)

@@ -58,4 +58,4 @@ async def _end_of(text: str, most_tokens: int, count: Count) -> tuple[str, int]:
         if tokens + more > most_tokens:
             break
         tail, tokens = sentence + tail, tokens + more
-    return tail, tokens
+    return (tail, tokens) if tokens else ("", 0)

@@ -36,6 +36,7 @@ class SummaryRun:
         self._keeper = keeper
         self._tally = tally
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._new: set[str] = set()  # keys of this run's records
         # Of each document, by its number: its name, and its record's key or a row that another run may better.
         self._rows: dict[int, tuple[str, str | Row]] = {}
 
@@ -59,12 +60,13 @@ class SummaryRun:
         key = record_key(self._options, source_hash, self._model)
         turn = self._turns.setdefault(key, asyncio.Lock())
         async with turn:  # documents of one text are one summary
-            resumed = key in self._journal
-            if resumed:
+            resumed = key in self._journal and key not in self._new
+            if key in self._journal:
                 row: Row = self._journal.get(key)
             else:
                 row, final = await self._summarize(document.text, source_hash, summarizer)
                 if final:
+                    self._new.add(key)
                     await self._keeper.keep(key, row)
         self._tally.finished(error=row["error"] is not None, resumed=resumed)
         return key if key in self._journal else row

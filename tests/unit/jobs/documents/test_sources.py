@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from andes_jax.failure import UsageError
 from andes_jax.jobs.documents import sources
 from andes_jax.jobs.documents.sources import Document, find_files, sources_of
+
+OUTPUT = Path("summaries.jsonl")
 
 
 def read_documents(files, text_field, standard_input=b""):
@@ -29,17 +32,25 @@ def names(found, folder):
 
 
 def test_folders_globs_and_files_each_once_and_in_order(folder):
-    assert names(find_files([str(folder)]), folder) == ["a.md", "b.txt", "lines.jsonl", "sub/c.RST"]
+    assert names(find_files([str(folder)], OUTPUT), folder) == ["a.md", "b.txt", "lines.jsonl", "sub/c.RST"]
     some = [f"{folder}/b.txt", f"{folder}/*.md", "-", f"{folder}/**/*.RST", str(folder / "b.txt")]
-    assert names(find_files(some), folder) == ["b.txt", "a.md", None, "sub/c.RST"]
-    assert names(find_files([f"{folder}/image.png"]), folder) == ["image.png"], "what is named is taken"
+    assert names(find_files(some, OUTPUT), folder) == ["b.txt", "a.md", None, "sub/c.RST"]
+    assert names(find_files([f"{folder}/image.png"], OUTPUT), folder) == ["image.png"], "what is named is taken"
+
+
+def test_what_an_earlier_run_wrote_is_no_document(folder):
+    output = folder / "sub" / ".." / "lines.jsonl"
+    assert names(find_files([str(folder)], output), folder) == ["a.md", "b.txt", "sub/c.RST"]
+    assert names(find_files([f"{folder}/*.md", f"{folder}/*.jsonl"], output), folder) == ["a.md"]
+    with pytest.raises(UsageError, match="both as a document and as --output"):
+        find_files([f"{folder}/a.md", f"{folder}/lines.jsonl"], output)
 
 
 def test_what_names_nothing_is_told(tmp_path):
     with pytest.raises(UsageError, match="nothing.txt names no file"):
-        find_files([f"{tmp_path}/nothing.txt"])
+        find_files([f"{tmp_path}/nothing.txt"], OUTPUT)
     with pytest.raises(UsageError, match="no files of a known format"):
-        find_files([str(tmp_path)])
+        find_files([str(tmp_path)], OUTPUT)
 
 
 def test_a_file_that_cannot_be_read_is_a_document_with_an_error(folder):
