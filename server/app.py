@@ -23,7 +23,7 @@ class Application:
         self.services = Services.of(context)
         settings = context.settings
         calls = generation_routes(self.services)
-        self.batches = Keeping(context, self._shielded(Router(calls), calls))
+        self.batches = Keeping(context, self._shielded(Router(calls), calls, "batch "))
         self.routes = [*calls, *routes(self.services, self.batches)]
         app: ASGIApp = KeyCheck(Router(self.routes, redirect_slashes=False), settings.api_keys)
         app = Gate(app, self.services.lifecycle)
@@ -38,8 +38,9 @@ class Application:
             )
         self._app = TransportExtension(app)
 
-    def _shielded(self, app: ASGIApp, routes: list[Route]) -> ASGIApp:
-        paths = {route.endpoint: route.path_format for route in routes}
+    def _shielded(self, app: ASGIApp, routes: list[Route], prefix: str = "") -> ASGIApp:
+        """`prefix` is before the paths in the metrics."""
+        paths = {route.endpoint: prefix + route.path_format for route in routes}
         return Shield(app, self.services.metrics, self.services.bodies, paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -96,6 +96,7 @@ class Serving:
             if self._listener is not None:
                 await self._listener.stop(LAST_EVENTS_S)
             self._bound.release()
+            await self.app.batches.close()
             await asyncio.to_thread(self._context.engine.stop, 0.0)
             await asyncio.to_thread(self.app.services.request_log.close, LAST_EVENTS_S)
             if self.app.services.profiler is not None:

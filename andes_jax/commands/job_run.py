@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from andes_jax.jobs.tally import Tally
 
 SERVER_PARALLEL = 32  # calls at the same time to a server whose size is not known
-QUEUED_SHARE = 0.25  # of the engine's slots: so many calls wait beside those that run, so that no slot stays empty
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,13 @@ def connection(config: Config, options: JobOptions) -> Iterator[Connection]:
         yield Connection(server_http(options.server, options.api_key), options.parallel or SERVER_PARALLEL)
         return
     from andes_jax.build import build_engine
+    from server.batches.places import places_at
     from server.local import engine_http
 
     with progress_line(quiet_in_logs=True) as progress:
         built = build_engine(config, progress=progress)
     try:
-        slots = built.engine.limits.max_sequences
-        at_once = options.parallel or slots + max(1, int(slots * QUEUED_SHARE))
+        at_once = options.parallel or places_at(built.engine.limits)
         yield Connection(engine_http(server_context(config, built)), at_once)
     finally:
         built.engine.stop(timeout_s=0)

@@ -8,22 +8,21 @@ import logging
 import math
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import httpx
 from starlette.types import ASGIApp
 
 from andes_jax.jobs.client import HttpClient
 from andes_jax.jobs.waiting import Patience
+from server.batches.places import places_at
 from server.batches.runner import BatchRunner
-from server.batches.store import SharedStore
+from server.batches.shared import SharedStore
 from server.batches.uploads import Uploads
 from server.context import ServerContext
 from server.errors import ApiError, quoted
 
 logger = logging.getLogger("andes_jax.server")
-
-QUEUED_SHARE = 0.25  # of the engine's slots: so many calls wait beside those that run, so that no slot stays empty
 
 
 class Keeping:
@@ -37,11 +36,9 @@ class Keeping:
         self._http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://batches", timeout=None)
         client = HttpClient(self._http, patience=lambda: Patience(math.inf))
         client.native = True
-        slots = context.engine.limits.max_sequences
         self._runner = None
         if self._store is not None:
-            places = slots + max(1, int(slots * QUEUED_SHARE))
-            self._runner = BatchRunner(self._store, client, context.model_id, places)
+            self._runner = BatchRunner(self._store, client, context.model_id, places_at(context.engine.limits))
         self._working: asyncio.Task[None] | None = None
 
     @property
@@ -64,11 +61,15 @@ class Keeping:
             self._working = asyncio.create_task(self._runner.run())
 
     async def stop(self) -> None:
-        """Leave what is unfinished to the next process."""
+        """Leave batches that are unfinished to the next process; calls about files go on. Idempotent."""
         if self._working is not None:
             self._working.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._working
+            await asyncio.wait([self._working])
+            self._working = None
+
+    async def close(self) -> None:
+        """Stop, and give back what is held."""
+        await self.stop()
         await self._http.aclose()
         if self._store is not None:
             await asyncio.to_thread(self._store.close)

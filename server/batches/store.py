@@ -5,21 +5,18 @@ Any number of processes may share a folder. Every method is one transaction that
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, replace
-from functools import partial
 from pathlib import Path
-from typing import Concatenate
 
 from andes_jax.jobs.journal import sync_folder
 from server.batches.objects import UNFINISHED, Batch, StoredFile
 
 BUSY_S = 30.0  # that another process may hold the database
+LEFT_S = 24 * 3600.0  # after which what no name is kept of is nobody's
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, filename TEXT NOT NULL, bytes INTEGER NOT NULL,
@@ -34,6 +31,7 @@ CREATE TABLE IF NOT EXISTS rows (
     batch_id TEXT NOT NULL, line INTEGER NOT NULL, failed INTEGER NOT NULL, row BLOB NOT NULL,
     PRIMARY KEY (batch_id, line)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS rows_by_kind ON rows (batch_id, failed);
 """
 _FILE = "id, filename, bytes, purpose, created_at, expires_at"
 
@@ -68,7 +66,8 @@ class Store:
             yield database
             database.execute("COMMIT")
         except BaseException:
-            database.execute("ROLLBACK")
+            if database.in_transaction:  # a full disk ends it by itself
+                database.execute("ROLLBACK")
             raise
 
     # Files
@@ -113,6 +112,14 @@ class Store:
         self.content(file_id).unlink(missing_ok=True)
         return None
 
+    def sweep(self, now: float) -> None:
+        """Remove what processes that were killed have left half done, long after nobody can be at it."""
+        for path in [*self.folder.glob("*.draft"), *(self.folder / "contents").iterdir()]:
+            with suppress(FileNotFoundError):
+                old = path.stat().st_mtime < now - LEFT_S
+                if old and (path.parent == self.folder or self.file(path.name) is None):
+                    path.unlink()
+
     def delete_expired(self, now: int) -> None:
         """Forget the files whose time has come."""
         found = self._database.execute("SELECT id FROM files WHERE expires_at <= ?", (now,)).fetchall()
@@ -121,12 +128,14 @@ class Store:
 
     # Batches
 
-    def add_batch(self, batch: Batch) -> None:
-        """Keep a new batch."""
-        self._database.execute(
-            "INSERT INTO batches (id, model, status, input_file_id, batch) VALUES (?, ?, ?, ?, ?)",
-            (batch.id, batch.model, batch.status, batch.input_file_id, batch.pack()),
+    def add_batch(self, batch: Batch) -> bool:
+        """Keep a new batch; False where its input is not there."""
+        added = self._database.execute(
+            "INSERT INTO batches (id, model, status, input_file_id, batch) "
+            "SELECT ?, ?, ?, id, ? FROM files WHERE id = ?",
+            (batch.id, batch.model, batch.status, batch.pack(), batch.input_file_id),
         )
+        return added.rowcount == 1
 
     def batch(self, batch_id: str) -> Batch | None:
         """The batch with that id, with what is done of it."""
@@ -215,38 +224,6 @@ class Store:
     def _counted_at_end(self, batch: Batch) -> Batch:
         counted = self._counted(replace(batch, status="finalizing"))
         return replace(batch, completed=counted.completed, failed=counted.failed)
-
-
-class SharedStore:
-    """A store that is opened when it is first used, in a thread of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._threads = ThreadPoolExecutor(1, "batch-store")
-        self._store: Store | None = None
-
-    @property
-    def exists(self) -> bool:
-        """Whether anybody has ever used it."""
-        return self._store is not None or database_of(self.folder).exists()
-
-    async def __call__[**P, T](
-        self, method: Callable[Concatenate[Store, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """What the method returns; raises what it raises, and what opening the store does."""
-        work = partial(self._run, method, args, kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    def _run[T](self, method: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
-        if self._store is None:
-            self._store = Store(self.folder)
-        return method(self._store, *args, **kwargs)
-
-    def close(self) -> None:
-        """Wait for what has begun, and let go."""
-        if self._store is not None:
-            self._threads.submit(self._store.close)
-        self._threads.shutdown()
 
 
 def database_of(folder: Path) -> Path:

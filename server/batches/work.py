@@ -13,23 +13,27 @@ import math
 import os
 import sqlite3
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from itertools import islice
 from pathlib import Path
 
 import orjson
 
-from andes_jax.batch_lines import BadLine, BatchLine
-from andes_jax.jobs.batch_file import bad_row, is_error, read_lines, reply_row
+from andes_jax.batch_lines import BadLine, BatchLine, raw_lines
+from andes_jax.jobs.batch_file import MAX_LINE_BYTES, bad_row, is_error, read_lines, reply_row
 from andes_jax.jobs.client import Client
 from andes_jax.jobs.waiting import Patience
-from server.batches.objects import Batch, Status, StoredFile
-from server.batches.store import SharedStore, Store
+from server.batches.objects import UNFINISHED, Batch, Status, StoredFile
+from server.batches.places import Places, replies_to
+from server.batches.rows import Row, Rows
+from server.batches.shared import SharedStore
+from server.batches.store import Store
 
 logger = logging.getLogger("andes_jax.server")
 
-CHUNK = 64  # lines that are read at a time
+CHUNK = 16  # lines that are read at a time
+_ENDS: dict[Status, Status] = {"finalizing": "completed", "cancelling": "cancelled"}  # of others the time is over
 _LEFT = {
     "cancelled": ("batch_cancelled", "The batch was cancelled before this request was answered."),
     "expired": ("batch_expired", "This request could not be executed before the completion window expired."),
@@ -40,14 +44,22 @@ class BatchWork:
     """The work of one process on one batch."""
 
     def __init__(
-        self, batch_id: str, store: SharedStore, client: Client, places: asyncio.Semaphore, now: Callable[[], float]
+        self,
+        batch_id: str,
+        store: SharedStore,
+        client: Client,
+        places: Places,
+        now: Callable[[], float],
+        patience: Callable[[], Patience] = lambda: Patience(math.inf),
     ) -> None:
-        """`places` bounds the calls that go at once, over all batches; `now` is Unix time."""
+        """`places` are those of all batches, `now` is Unix time, and `patience` waits out a disk that is full."""
         self._id = batch_id
         self._store = store
         self._client = client
         self._places = places
         self._now = now
+        self._patience = patience
+        self._rows = Rows(store, batch_id)
         self._asking: asyncio.Task[None] | None = None
 
     def stop_asking(self) -> None:
@@ -56,16 +68,20 @@ class BatchWork:
             self._asking.cancel()
 
     async def run(self) -> None:
-        """Bring the batch to its end, unless another process is at it. A full disk is waited out."""
+        """Bring the batch to its end, unless another process is at it. A disk that fails is waited out.
+
+        Raises OSError when the batch cannot be locked.
+        """
+        patience = self._patience()
         with self._locked() as ours:
-            patience = Patience(math.inf)
             while ours:
                 try:
                     await self._go_on()
-                    return
                 except (OSError, sqlite3.Error) as error:
                     logger.warning("batch %s waits: %s", self._id, error)
-                    await patience.wait()
+                    if await patience.wait():
+                        continue
+                return
 
     @contextmanager
     def _locked(self) -> Iterator[bool]:
@@ -83,25 +99,22 @@ class BatchWork:
 
     async def _go_on(self) -> None:
         batch = await self._store(Store.batch, self._id)
-        if batch is None:
-            return
-        source = self._store.folder / "contents" / batch.input_file_id
-        if batch.status == "validating":
+        source = self._store.folder / "contents" / ("" if batch is None else batch.input_file_id)
+        if batch is not None and batch.status == "validating":
             batch = await self._begin(source)
-        if batch.status == "in_progress" and self._now() < batch.expires_at:
+        if batch is not None and batch.status == "in_progress":
             await self._ask(source, batch)
             batch = await self._store(Store.change_batch, self._id, self._asked)
-        if batch.status == "failed":
-            return
-        end: Status = {"finalizing": "completed", "cancelling": "cancelled"}.get(batch.status, "expired")  # type: ignore[assignment]
-        await self._end(source, batch, end)
+        if batch is not None and batch.status in UNFINISHED:  # or another process had just ended it
+            await self._end(source, batch, _ENDS.get(batch.status, "expired"))
+        (self._store.folder / "locks" / self._id).unlink(missing_ok=True)
 
     async def _begin(self, source: Path) -> Batch:
         """Count the calls; a file without any fails the batch."""
         try:
-            total = await asyncio.to_thread(lambda: sum(1 for _ in read_lines(source)))
-        except OSError as error:
-            code, message, total = "invalid_file", f"The input file cannot be read: {error.strerror}.", 0
+            total = await asyncio.to_thread(_count_lines, source)
+        except FileNotFoundError:
+            code, message, total = "invalid_file", "The input file is not there any more.", 0
         else:
             code, message = "empty_file", "The input file has no lines."
         now = int(self._now())
@@ -123,10 +136,10 @@ class BatchWork:
         return batch if over else batch.become("finalizing", int(now))
 
     async def _ask(self, source: Path, batch: Batch) -> None:
-        """Ask for what has no row, until all is answered or `stop_asking`."""
+        """Ask for what has no row, until all is answered, its time is over, or `stop_asking`."""
         asking = self._asking = asyncio.create_task(self._ask_all(source, batch.endpoint))
         try:
-            await asyncio.wait([asking])
+            await asyncio.wait([asking], timeout=max(0.0, batch.expires_at - self._now()))
         finally:
             self._asking = None
             asking.cancel()
@@ -136,14 +149,18 @@ class BatchWork:
 
     async def _ask_all(self, source: Path, endpoint: str) -> None:
         try:
-            async with asyncio.TaskGroup() as group:
-                async for line in self._lines(source):
-                    await self._places.acquire()
-                    group.create_task(self._answer(line, endpoint))
-        except* (OSError, sqlite3.Error) as errors:
-            raise errors.exceptions[0] from None
+            async with asyncio.TaskGroup() as group, aclosing(self._lines(source)) as lines:
+                async for line in lines:
+                    call = _checked(line, endpoint)
+                    taken = await self._places.take(replies_to(call) if isinstance(call, BatchLine) else 1)
+                    # A task that is cancelled before it begins runs nothing of itself.
+                    group.create_task(self._answer(call)).add_done_callback(
+                        lambda _, taken=taken: self._places.give_back(taken)  # type: ignore[misc]
+                    )
+        except ExceptionGroup as errors:
+            raise _first(errors) from None
 
-    async def _lines(self, source: Path) -> AsyncIterator[BatchLine | BadLine]:
+    async def _lines(self, source: Path) -> AsyncGenerator[BatchLine | BadLine]:
         """The lines that have no row."""
         done = await self._store(Store.lines_done, self._id)
         lines = (line for line in read_lines(source) if line.number not in done)
@@ -151,28 +168,23 @@ class BatchWork:
             for line in chunk:
                 yield line
 
-    async def _answer(self, line: BatchLine | BadLine, endpoint: str) -> None:
+    async def _answer(self, line: BatchLine | BadLine) -> None:
         """Make a line's call, and keep its row."""
-        try:
-            if isinstance(line, BatchLine) and line.url != endpoint:
-                message = f"url must be the batch's endpoint, {endpoint}."
-                line = BadLine(line.number, line.custom_id, "mismatched_url", message, "url")
-            if isinstance(line, BadLine):
-                row = bad_row(line)
-            else:
-                row = reply_row(line, await self._client.post(line.url, line.body))
-        finally:
-            self._places.release()
-        await self._store(Store.put_rows, self._id, [(line.number, is_error(row), orjson.dumps(row))])
+        if isinstance(line, BadLine):
+            row = bad_row(line)
+        else:
+            row = reply_row(line, await self._client.post(line.url, line.body))
+        await self._rows.put((line.number, is_error(row), orjson.dumps(row)))
 
     async def _end(self, source: Path, batch: Batch, status: Status) -> None:
         """Give the lines that are left their rows, and write all rows to files."""
-        if status in _LEFT:
-            code, message = _LEFT[status]
-            left = [line async for line in self._lines(source)] if batch.total else []
-            rows = [bad_row(BadLine(line.number, line.custom_id, code, message)) for line in left]
-            kept = [(line.number, True, orjson.dumps(row)) for line, row in zip(left, rows, strict=True)]
-            await self._store(Store.put_rows, self._id, kept)
+        if status in _LEFT and batch.total:
+            left: list[Row] = []
+            async with aclosing(self._lines(source)) as lines:
+                async for line in lines:
+                    row = bad_row(BadLine(line.number, line.custom_id, *_LEFT[status]))
+                    left.append((line.number, True, orjson.dumps(row)))
+            await self._store(Store.put_rows, self._id, left)
         now = int(self._now())
         ended = batch.become(status, now)
         expires_at = None if batch.output_seconds is None else now + batch.output_seconds
@@ -190,4 +202,22 @@ class BatchWork:
             ended = ended.with_file(name, file.id)
             outputs.append((file, draft))
         await self._store(Store.end_batch, ended, outputs)
-        (self._store.folder / "locks" / self._id).unlink(missing_ok=True)
+
+
+def _checked(line: BatchLine | BadLine, endpoint: str) -> BatchLine | BadLine:
+    if isinstance(line, BadLine) or line.url == endpoint:
+        return line
+    message = f"url must be the batch's endpoint, {endpoint}."
+    return BadLine(line.number, line.custom_id, "mismatched_url", message, "url")
+
+
+def _count_lines(source: Path) -> int:
+    with open(source, "rb") as file:
+        return sum(1 for _ in raw_lines(file, MAX_LINE_BYTES))
+
+
+def _first(errors: ExceptionGroup[Exception]) -> Exception:
+    first: Exception = errors
+    while isinstance(first, ExceptionGroup):
+        first = first.exceptions[0]
+    return first

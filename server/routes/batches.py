@@ -42,9 +42,8 @@ class BatchRoutes:
             output_seconds=None if body.output_expires_after is None else body.output_expires_after.seconds,
         )
         with self._keeping.faults():
-            if await self._keeping.store(Store.file, body.input_file_id) is None:
+            if not await self._keeping.store(Store.add_batch, batch):
                 raise not_found("file", body.input_file_id, param="input_file_id")
-            await self._keeping.store(Store.add_batch, batch)
         self._keeping.runner.look()
         return JSONResponse(batch.shown())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from pathlib import Path
@@ -33,23 +32,19 @@ class FileRoutes:
     async def create(self, request: Request) -> Response:
         """POST /v1/files: a form with `file` and `purpose`."""
         store = self._keeping.store
-        upload = await self._keeping.uploads.take(request.scope, request.receive)
-        try:
-            kept_s = _expiry(upload.fields)
-            name = f"file-{uuid.uuid4().hex}"
-            draft = Path(store.folder, f"{name}.draft")
-            with self._keeping.faults():
-                await store(Store.file, name)  # or its folder may not be there yet
-                size = await asyncio.to_thread(upload.save, draft)
+        name = f"file-{uuid.uuid4().hex}"
+        draft = store.folder / f"{name}.draft"
+        with self._keeping.faults():
+            await store(Store.file, name)  # or its folder may not be there yet
+            try:
+                upload = await self._keeping.uploads.take(request.scope, request.receive, draft)
+                kept_s = _expiry(upload.fields)
                 now = int(time.time())
                 expires_at = None if kept_s is None else now + kept_s
-                file = StoredFile(name, upload.filename, size, PURPOSE, now, expires_at)
-                try:
-                    await store(Store.add_file, file, draft)
-                finally:
-                    draft.unlink(missing_ok=True)
-        finally:
-            await upload.file.close()
+                file = StoredFile(name, upload.filename, upload.bytes, PURPOSE, now, expires_at)
+                await store(Store.add_file, file, draft)
+            finally:
+                draft.unlink(missing_ok=True)
         return JSONResponse(file.shown())
 
     async def listing(self, request: Request) -> Response:
