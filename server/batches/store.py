@@ -70,6 +70,15 @@ class Store:
                 database.execute("ROLLBACK")
             raise
 
+    def _page(self, table: str, after: str | None, newest_first: bool) -> tuple[str, list[object]]:
+        """The condition for what follows, with its values."""
+        if after is None:
+            return "TRUE", []
+        found = self._database.execute(f"SELECT number FROM {table} WHERE id = ?", (after,)).fetchone()
+        if found is None:
+            raise KeyError(after)
+        return f"number {'<' if newest_first else '>'} ?", [found[0]]
+
     # Files
 
     def add_file(self, file: StoredFile, draft: Path) -> None:
@@ -89,8 +98,8 @@ class Store:
         return None if row is None else StoredFile(*row)
 
     def files(self, *, after: str | None, limit: int, newest_first: bool, purpose: str | None) -> list[StoredFile]:
-        """At most `limit` files that follow the one with the id `after`."""
-        where, values = _page("files", after, newest_first)
+        """At most `limit` files that follow the one with the id `after`. Raises KeyError where that is not there."""
+        where, values = self._page("files", after, newest_first)
         if purpose is not None:
             where, values = f"{where} AND purpose = ?", [*values, purpose]
         order = "DESC" if newest_first else "ASC"
@@ -143,8 +152,8 @@ class Store:
         return None if row is None else self._counted(Batch.unpack(row[0]))
 
     def batches(self, *, after: str | None, limit: int) -> list[Batch]:
-        """At most `limit` batches, the newest first, that follow the one with the id `after`."""
-        where, values = _page("batches", after, newest_first=True)
+        """At most `limit` batches, the newest first, that follow the one with the id `after`. Raises KeyError."""
+        where, values = self._page("batches", after, newest_first=True)
         found = self._database.execute(
             f"SELECT batch FROM batches WHERE {where} ORDER BY number DESC LIMIT ?", [*values, limit]
         )
@@ -229,13 +238,6 @@ class Store:
 def database_of(folder: Path) -> Path:
     """The database of a folder."""
     return folder / "batches.sqlite3"
-
-
-def _page(table: str, after: str | None, newest_first: bool) -> tuple[str, list[str]]:
-    if after is None:
-        return "TRUE", []
-    sign = "<" if newest_first else ">"
-    return f"number {sign} (SELECT number FROM {table} WHERE id = ?)", [after]
 
 
 def _marks(values: tuple[object, ...]) -> str:

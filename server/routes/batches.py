@@ -12,7 +12,7 @@ from server.batches.keeping import Keeping, not_found
 from server.batches.objects import Batch
 from server.batches.store import Store
 from server.errors import ApiError
-from server.routes.paging import listed, page_of
+from server.routes.paging import known, listed, page_of
 from server.schemas.batches import WINDOW_S, BatchBody
 from server.services import Services
 
@@ -50,7 +50,7 @@ class BatchRoutes:
     async def listing(self, request: Request) -> Response:
         """GET /v1/batches."""
         page = page_of(request, most=MOST_BATCHES, usual=USUAL_BATCHES)
-        with self._keeping.faults():
+        with self._keeping.faults(), known(page):
             found = await self._keeping.store(Store.batches, after=page.after, limit=page.limit + 1)
         return listed([batch.shown() for batch in found], page)
 

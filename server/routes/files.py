@@ -14,7 +14,7 @@ from server.batches.keeping import Keeping, not_found
 from server.batches.objects import StoredFile
 from server.batches.store import Store
 from server.errors import ApiError, quoted
-from server.routes.paging import listed, page_of
+from server.routes.paging import known, listed, page_of
 from server.schemas.batches import ExpiresAfter
 from server.services import Services
 
@@ -51,7 +51,7 @@ class FileRoutes:
         """GET /v1/files."""
         page = page_of(request, most=MOST_FILES, usual=MOST_FILES)
         purpose = request.query_params.get("purpose")
-        with self._keeping.faults():
+        with self._keeping.faults(), known(page):
             found = await self._keeping.store(
                 Store.files, after=page.after, limit=page.limit + 1, newest_first=page.newest_first, purpose=purpose
             )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from server.errors import ApiError
+from server.errors import ApiError, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,15 @@ def page_of(request: Request, *, most: int, usual: int) -> Page:
     if order not in ("asc", "desc"):
         raise ApiError("Invalid value for 'order': must be 'asc' or 'desc'.", code="invalid_value", param="order")
     return Page(query.get("after") or None, int(limit), order == "desc")
+
+
+@contextmanager
+def known(page: Page) -> Iterator[None]:
+    """Make the store's KeyError, that what the page comes after is not there, an ApiError: an empty page would lie."""
+    try:
+        yield
+    except KeyError:
+        raise ApiError(f"There is no {quoted(page.after or '')}.", status=404, code="not_found", param="after") from None
 
 
 def listed(found: list[dict[str, Any]], page: Page) -> Response:
