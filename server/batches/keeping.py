@@ -80,9 +80,8 @@ class Keeping:
         try:
             yield
         except (OSError, sqlite3.Error) as error:
-            full = (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)) or (
-                isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_FULL
-            )
+            full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+            full = full or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
             logger.warning("files cannot be kept in %s: %s", self._folder, error)
             if full:
                 raise ApiError("The server's disk is full.", status=507, code="disk_full") from None

@@ -41,7 +41,9 @@ def known(page: Page) -> Iterator[None]:
     try:
         yield
     except KeyError:
-        raise ApiError(f"There is no {quoted(page.after or '')}.", status=404, code="not_found", param="after") from None
+        raise ApiError(
+            f"There is no {quoted(page.after or '')}.", status=404, code="not_found", param="after"
+        ) from None
 
 
 def listed(found: list[dict[str, Any]], page: Page) -> Response:
