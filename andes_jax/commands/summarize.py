@@ -25,7 +25,7 @@ from andes_jax.commands.job_options import (
     ServerModel,
     option,
 )
-from andes_jax.commands.job_run import run_job, time_words
+from andes_jax.commands.job_run import make_folders, run_job, time_words
 from andes_jax.commands.options import takes_settings
 from andes_jax.config import Config
 from andes_jax.failure import UsageError
@@ -128,6 +128,7 @@ def summarize(
     if dry_run:
         _plan(config, options, task)
     else:
+        make_folders(output)
         _run(config, options, task)
 
 
