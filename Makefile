@@ -14,7 +14,7 @@ GPU_CODEGEN := .venv-gpu-codegen
 GPU := .venv-gpu
 ARGS ?=
 
-.PHONY: help install serve summarize-demo test test-kernels test-jobs check lint test-jax-oldest check-gpu-codegen gpu-check bench wheel-test docs protocol format clean
+.PHONY: help install serve summarize-demo test test-kernels test-jobs test-clients check lint test-jax-oldest check-gpu-codegen gpu-check bench wheel-test docs protocol format clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -63,6 +63,10 @@ test-kernels: install  ## all cases of the interpreted GPU kernels; make test ru
 
 test-jobs: install  ## kill jobs at fifty moments, cut their journals, and take their server away; a few minutes
 	$(BIN)/python -m pytest -q -s -m slow tests/end_to_end/test_batch_job.py tests/end_to_end/test_summary_job.py $(ARGS)
+
+test-clients: install  ## streams as curl, nghttp, h2load and Chromium see them; installs those (Debian, as root)
+	@scripts/install_clients.sh
+	$(BIN)/python -m pytest -q -m slow tests/clients $(ARGS)
 
 check-gpu-codegen: install  ## compile GPU kernels and a decode step, without a GPU, and judge them; in .venv-gpu-codegen (200 MB)
 	@scripts/gpu_codegen/install.sh $(GPU_CODEGEN) "$$($(BIN)/python -c 'import jax; print(jax.__version__)')"
