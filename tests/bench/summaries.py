@@ -55,7 +55,10 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("build/summaries"))
     parser.add_argument("--server", help="a server to ask in place of one that is started")
     parser.add_argument("--serve", default="", help="flags of the server that is started, in one word")
-    parser.add_argument("--flags", default="", help="flags of summarize, in one word, such as '--chunk-tokens 1000'")
+    parser.add_argument("--chunk-tokens", help="of map and reduce; what fits unless given")
+    parser.add_argument(
+        "--flags", default="", help="flags of summarize, in one word, such as '--frequency-penalty 0.5'"
+    )
     arguments = parser.parse_args(words)
     found = sorted(path.name.removesuffix(".jsonl.gz") for path in arguments.docs.glob("*.jsonl.gz"))
     arguments.sets = arguments.sets.split(",") if arguments.sets else found
@@ -188,11 +191,12 @@ def compare(name: str, arguments: argparse.Namespace, url: str) -> list[str]:
     short = asyncio.run(truncated(texts, options, url))
     found: dict[str, list[str]] = {"lead": [lead(text, options.length) for text in texts]}
     failed, chunks = 0, 0
-    for method, given in (("truncated", short), ("map-reduce", texts)):
+    cuts = ["--chunk-tokens", arguments.chunk_tokens] if arguments.chunk_tokens else []
+    for method, given, more in (("truncated", short, []), ("map-reduce", texts, cuts)):
         source = output / f"{name}-{method}.jsonl"
         write_lines(source, documents, given)
         place = output / f"{name}-{method}-rows.jsonl"
-        rows = summarize(source, place, output / f"{name}.job", flags, url, output / "times.jsonl")
+        rows = summarize(source, place, output / f"{name}.job", [*flags, *more], url, output / "times.jsonl")
         found[method] = [row["summary"] or "" for row in rows]
         failed += sum(row["error"] is not None for row in rows)
         chunks = sum(row.get("chunks", 0) for row in rows)
@@ -207,7 +211,7 @@ def compare(name: str, arguments: argparse.Namespace, url: str) -> list[str]:
         means = " | ".join(f"{100 * statistics.fmean(score[kind] for score in scores):.1f}" for kind in KINDS)
         lines.append(f"| {method} | {means} |")
     if arguments.loop:
-        lines.append(pace(name, arguments, documents[: arguments.loop], flags, url))
+        lines.append(pace(name, arguments, documents[: arguments.loop], [*flags, *cuts], url))
     return lines
 
 
