@@ -61,7 +61,7 @@ $(OLDEST_INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/environm
 test-kernels: install  ## all cases of the interpreted GPU kernels; make test runs a quarter of them
 	$(BIN)/python -m pytest -q -m "slow or not slow" tests/kernels
 
-test-jobs: install  ## kill jobs at fifty moments, cut their journals, and take their server away; a few minutes
+test-jobs: install  ## kill jobs at seventy moments, cut their journals, and take their server away; ten minutes
 	$(BIN)/python -m pytest -q -s -m slow tests/end_to_end/test_batch_job.py tests/end_to_end/test_summary_job.py $(ARGS)
 
 test-clients: install  ## streams as curl, nghttp, h2load and Chromium see them; installs those (Debian, as root)
