@@ -28,7 +28,7 @@ serve: install  ## serve the embedded model on 127.0.0.1:8000; make serve ARGS="
 	@exec $(BIN)/andes-jax serve $(ARGS)
 
 summarize-demo: install  ## summarize three sample documents, one of them Chinese, with the embedded model
-	@$(BIN)/andes-jax summarize examples/documents --output build/summaries.md --words 60 --chunk-tokens 400 --chunk-overlap 64 $(ARGS)
+	@$(BIN)/andes-jax summarize examples/documents --output build/summaries.md --words 60 --frequency-penalty 0.3 --chunk-tokens 400 --chunk-overlap 64 $(ARGS)
 	@cat build/summaries.md
 
 test: check wheel-test  ## everything that must hold before a commit: check, the wheel, all tests

@@ -28,6 +28,7 @@ from typing import Any, TextIO
 
 import httpx
 
+from andes_jax.commands.serve import end_on_sigterm
 from andes_jax.jobs.client import HttpClient, server_http
 from andes_jax.jobs.summaries.budget import budget_of
 from andes_jax.jobs.summaries.language import is_chinese
@@ -247,7 +248,7 @@ def main(words: list[str] | None = None) -> int:
     arguments = arguments_of(words)
     arguments.output.mkdir(parents=True, exist_ok=True)
     server = nullcontext(arguments.server) if arguments.server else started_server(arguments.serve.split())
-    with server as url:
+    with end_on_sigterm(), server as url:
         lines = ["# Summaries\n", f"ROUGE F1 in percent, the best of each document's references; {' '.join(METHODS)}."]
         for name in arguments.sets:
             lines += compare(name, arguments, url)
