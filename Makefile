@@ -28,7 +28,7 @@ serve: install  ## serve the embedded model on 127.0.0.1:8000; make serve ARGS="
 	@exec $(BIN)/andes-jax serve $(ARGS)
 
 summarize-demo: install  ## summarize three sample documents, one of them Chinese, with the embedded model
-	@$(BIN)/andes-jax summarize examples/documents --output build/summaries.md --words 60 --chunk-tokens 400 --chunk-overlap 64 $(ARGS)
+	@$(BIN)/andes-jax summarize examples/documents --output build/summaries.md --words 60 --frequency-penalty 0.3 --chunk-tokens 400 --chunk-overlap 64 $(ARGS)
 	@cat build/summaries.md
 
 test: check wheel-test  ## everything that must hold before a commit: check, the wheel, all tests
@@ -61,7 +61,7 @@ $(OLDEST_INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/environm
 test-kernels: install  ## all cases of the interpreted GPU kernels; make test runs a quarter of them
 	$(BIN)/python -m pytest -q -m "slow or not slow" tests/kernels
 
-test-jobs: install  ## kill jobs at fifty moments, cut their journals, and take their server away; a few minutes
+test-jobs: install  ## kill jobs at seventy moments, cut their journals, and take their server away; ten minutes
 	$(BIN)/python -m pytest -q -s -m slow tests/end_to_end/test_batch_job.py tests/end_to_end/test_summary_job.py $(ARGS)
 
 test-clients: install  ## streams as curl, nghttp, h2load and Chromium see them; installs those (Debian, as root)

@@ -24,7 +24,7 @@ from andes_jax.commands.job_options import (
     ServerModel,
     option,
 )
-from andes_jax.commands.job_run import run_job, time_words
+from andes_jax.commands.job_run import make_folders, run_job, time_words
 from andes_jax.commands.options import takes_settings
 from andes_jax.config import Config
 from andes_jax.failure import UsageError
@@ -73,6 +73,7 @@ def batch(
     if dry_run:
         _plan(config, options, file, job or file.with_name(f"{file.stem}.job"))
         return
+    make_folders(output, errors)
     _run(config, options, file, output, errors, job or file.with_name(f"{file.stem}.job"))
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from andes_jax.commands.context import server_context
@@ -75,6 +76,12 @@ def run_job(
             total = "?" if tally.total is None else tally.total
             print(f"stopped with {tally.done} of {total} done; the same command goes on with the rest", file=sys.stderr)
             raise
+
+
+def make_folders(*files: Path) -> None:
+    """Make the folders that a job's results will be in, before hours of work might end without a place for them."""
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
 
 
 def time_words(pace: Pace, prompt_tokens: int, reply_tokens: int) -> str:

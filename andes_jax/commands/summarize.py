@@ -25,7 +25,7 @@ from andes_jax.commands.job_options import (
     ServerModel,
     option,
 )
-from andes_jax.commands.job_run import run_job, time_words
+from andes_jax.commands.job_run import make_folders, run_job, time_words
 from andes_jax.commands.options import takes_settings
 from andes_jax.config import Config
 from andes_jax.failure import UsageError
@@ -47,6 +47,7 @@ _ChunkOverlap = Annotated[int, option("Tokens that a chunk repeats of the one be
 _Context = Annotated[int | None, option("Tokens of prompt and reply; else what the server says.", min=256)]
 _Temperature = Annotated[float, option("0 always takes the likeliest token.", min=0, max=2)]
 _Seed = Annotated[int, option("For a temperature above 0.", min=0, max=2**31 - 1)]
+_Penalty = Annotated[float, option("Makes what was said often less likely; above 0, up to 2.", min=-2, max=2)]
 _Trace = Annotated[bool, option("Keep the notes on every chunk in the rows.", "--trace")]
 
 
@@ -89,6 +90,7 @@ def summarize(
     context_tokens: _Context = None,
     temperature: _Temperature = 0.0,
     seed: _Seed = 0,
+    frequency_penalty: _Penalty = 0.0,
     trace: _Trace = False,
     job: Job = None,
     server: Server = None,
@@ -119,7 +121,7 @@ def summarize(
     named: Any = style
     summary = SummaryOptions(
         style=named, words=words, lang=lang, question=question, chunk_tokens=chunk_tokens, chunk_overlap=chunk_overlap,
-        temperature=temperature, seed=seed,
+        temperature=temperature, seed=seed, frequency_penalty=frequency_penalty,
     )  # fmt: skip
     files = find_files(paths, output)
     data = sys.stdin.buffer.read() if None in files else b""
@@ -128,6 +130,7 @@ def summarize(
     if dry_run:
         _plan(config, options, task)
     else:
+        make_folders(output)
         _run(config, options, task)
 
 

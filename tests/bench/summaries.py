@@ -28,6 +28,7 @@ from typing import Any, TextIO
 
 import httpx
 
+from andes_jax.commands.serve import end_on_sigterm
 from andes_jax.jobs.client import HttpClient, server_http
 from andes_jax.jobs.summaries.budget import budget_of
 from andes_jax.jobs.summaries.language import is_chinese
@@ -55,7 +56,10 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("build/summaries"))
     parser.add_argument("--server", help="a server to ask in place of one that is started")
     parser.add_argument("--serve", default="", help="flags of the server that is started, in one word")
-    parser.add_argument("--flags", default="", help="flags of summarize, in one word, such as '--chunk-tokens 1000'")
+    parser.add_argument("--chunk-tokens", help="of map and reduce; what fits unless given")
+    parser.add_argument(
+        "--flags", default="", help="flags of summarize, in one word, such as '--frequency-penalty 0.5'"
+    )
     arguments = parser.parse_args(words)
     found = sorted(path.name.removesuffix(".jsonl.gz") for path in arguments.docs.glob("*.jsonl.gz"))
     arguments.sets = arguments.sets.split(",") if arguments.sets else found
@@ -188,11 +192,12 @@ def compare(name: str, arguments: argparse.Namespace, url: str) -> list[str]:
     short = asyncio.run(truncated(texts, options, url))
     found: dict[str, list[str]] = {"lead": [lead(text, options.length) for text in texts]}
     failed, chunks = 0, 0
-    for method, given in (("truncated", short), ("map-reduce", texts)):
+    cuts = ["--chunk-tokens", arguments.chunk_tokens] if arguments.chunk_tokens else []
+    for method, given, more in (("truncated", short, []), ("map-reduce", texts, cuts)):
         source = output / f"{name}-{method}.jsonl"
         write_lines(source, documents, given)
         place = output / f"{name}-{method}-rows.jsonl"
-        rows = summarize(source, place, output / f"{name}.job", flags, url, output / "times.jsonl")
+        rows = summarize(source, place, output / f"{name}.job", [*flags, *more], url, output / "times.jsonl")
         found[method] = [row["summary"] or "" for row in rows]
         failed += sum(row["error"] is not None for row in rows)
         chunks = sum(row.get("chunks", 0) for row in rows)
@@ -207,7 +212,7 @@ def compare(name: str, arguments: argparse.Namespace, url: str) -> list[str]:
         means = " | ".join(f"{100 * statistics.fmean(score[kind] for score in scores):.1f}" for kind in KINDS)
         lines.append(f"| {method} | {means} |")
     if arguments.loop:
-        lines.append(pace(name, arguments, documents[: arguments.loop], flags, url))
+        lines.append(pace(name, arguments, documents[: arguments.loop], [*flags, *cuts], url))
     return lines
 
 
@@ -243,7 +248,7 @@ def main(words: list[str] | None = None) -> int:
     arguments = arguments_of(words)
     arguments.output.mkdir(parents=True, exist_ok=True)
     server = nullcontext(arguments.server) if arguments.server else started_server(arguments.serve.split())
-    with server as url:
+    with end_on_sigterm(), server as url:
         lines = ["# Summaries\n", f"ROUGE F1 in percent, the best of each document's references; {' '.join(METHODS)}."]
         for name in arguments.sets:
             lines += compare(name, arguments, url)

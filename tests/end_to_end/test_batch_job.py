@@ -103,7 +103,7 @@ def test_a_server_that_is_killed_and_comes_back_is_waited_for(tmp_path):
     write_calls(calls, 60, 24)
     with server_process() as first:
         port = first.port
-        process = subprocess.Popen(command(calls, tmp_path, first.url)[:-4] + ["--patience", "240"], cwd=ROOT)
+        process = subprocess.Popen([*command(calls, tmp_path, first.url), "--patience", "240"], cwd=ROOT)
         while records(tmp_path / "job") < 5:
             assert process.poll() is None
             time.sleep(0.05)

@@ -13,6 +13,7 @@ from andes_jax.failure import UserError
 from andes_jax.jobs.client import Client, Reply, error_words
 from andes_jax.jobs.journal import Journal
 from andes_jax.jobs.keeper import Keeper
+from andes_jax.jobs.summaries.options import SummaryOptions
 
 
 class CallFailed(UserError):
@@ -45,15 +46,17 @@ class Asker:
         self._journal = journal
         self._keeper = keeper
 
-    async def ask(self, messages: list[dict[str, str]], max_tokens: int, *, temperature: float, seed: int) -> Answer:
+    async def ask(self, messages: list[dict[str, str]], max_tokens: int, options: SummaryOptions) -> Answer:
         """The answer, from the journal or from the model. Raises CallFailed, ServerLost, JobError, OSError."""
-        body = {
+        body: dict[str, Any] = {
             "model": self._model,
             "messages": messages,
             "max_tokens": max_tokens,
-            "temperature": temperature,
-            "seed": seed,
+            "temperature": options.temperature,
+            "seed": options.seed,
         }
+        if options.frequency_penalty:
+            body["frequency_penalty"] = options.frequency_penalty
         key = f"call:{hashlib.sha256(orjson.dumps(body)).hexdigest()}"
         known = self._journal.get(key)
         if known is not None:

@@ -27,6 +27,7 @@ class SummaryOptions:
     chunk_overlap: int = 128  # tokens at a chunk's start that its predecessor ends with
     temperature: float = 0.0
     seed: int = 0
+    frequency_penalty: float = 0.0  # as in OpenAI's API: makes what was said often less likely
 
     def __post_init__(self) -> None:
         if self.style not in get_args(Style):

@@ -131,13 +131,8 @@ class Summarizer:
         return [_tidied(task.result()) for task in tasks]
 
     async def _ask(self, cut: Cut, stage: Stage, text: str, summary: Summary) -> Answer:
-        options = self._options
-        answer = await self._asker.ask(
-            cut.prompts.messages(stage, text),
-            cut.budget.reply(stage),
-            temperature=options.temperature,
-            seed=options.seed,
-        )
+        messages, most = cut.prompts.messages(stage, text), cut.budget.reply(stage)
+        answer = await self._asker.ask(messages, most, self._options)
         summary.add(answer)
         return answer
 

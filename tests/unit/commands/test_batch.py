@@ -69,10 +69,12 @@ def test_replies_and_errors_in_openais_format(server, calls):
 
 def test_places_can_be_named_and_silence_asked_for(server, calls, tmp_path):
     calls.write_text(line("a", completion("a")) + "\n")
-    places = ["--output", tmp_path / "o", "--errors", tmp_path / "e", "--job", tmp_path / "j"]
+    places = ["--output", tmp_path / "new" / "o", "--errors", tmp_path / "e", "--job", tmp_path / "j"]
     done = run(server, calls, *places, "--quiet")
     assert (done.exit_code, done.output) == (0, "")
-    assert len(rows(tmp_path / "o")) == 1 and rows(tmp_path / "e") == [] and (tmp_path / "j" / "journal").exists()
+    assert (
+        len(rows(tmp_path / "new" / "o")) == 1 and rows(tmp_path / "e") == [] and (tmp_path / "j" / "journal").exists()
+    )
     told = run(server, calls, *places, "--progress", "json")
     assert json.loads(told.stderr.splitlines()[-1])["resumed"] == 1
 

@@ -56,7 +56,7 @@ def test_a_folder_becomes_rows_by_the_batch_tier(server, documents, tmp_path):
 
 
 def test_standard_input_and_what_is_asked_of_it(server, tmp_path):
-    output = tmp_path / "page.md"
+    output = tmp_path / "new" / "page.md"
     options = ["--style", "bullets", "--lang", "zh", "--question", "Why?", "--quiet", "--context-tokens", "1500"]
     done = run(server, "-", "--output", output, *options, stdin="It rains, and nobody knows why.")
     assert (done.exit_code, done.output) == (0, ""), done.exception

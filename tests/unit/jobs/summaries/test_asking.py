@@ -8,6 +8,7 @@ from andes_jax.jobs.client import Reply
 from andes_jax.jobs.folder import open_job
 from andes_jax.jobs.keeper import Keeper
 from andes_jax.jobs.summaries.asking import Answer, Asker, CallFailed
+from andes_jax.jobs.summaries.options import SummaryOptions
 from tests.unit.jobs.parts import Waits
 from tests.unit.jobs.summaries.parts import WordModel
 
@@ -25,7 +26,7 @@ def asker(client, journal, model="m"):
 
 
 async def ask(client, journal, max_tokens=2, **changes):
-    return await asker(client, journal).ask(MESSAGES, max_tokens, **{"temperature": 0.0, "seed": 0, **changes})
+    return await asker(client, journal).ask(MESSAGES, max_tokens, SummaryOptions(**changes))
 
 
 async def test_an_answer_is_kept_and_not_asked_for_again(journal):
@@ -36,7 +37,8 @@ async def test_an_answer_is_kept_and_not_asked_for_again(journal):
     assert await ask(model, journal) == first and len(model.asked) == 1
     await ask(model, journal, max_tokens=3)
     await ask(model, journal, seed=1)
-    assert len(model.asked) == 3
+    await ask(model, journal, frequency_penalty=0.5)
+    assert len(model.asked) == 4 and model.asked[-1]["frequency_penalty"] == 0.5
 
 
 @pytest.mark.parametrize(("status", "final"), [(400, True), (500, False)])
