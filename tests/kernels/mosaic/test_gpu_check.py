@@ -168,6 +168,18 @@ def test_specs_of_equal_heads_are_checked_once():
     assert len({(spec.heads, dataclasses.replace(spec, model="")) for spec in SPECS.values()}) == len(found)
 
 
+def test_short_time_leaves_no_model_s_decode_or_prefill_out():
+    specs = distinct(tuple(SPECS.values()))
+    names = list(numerics.items(dataclasses.replace(HERE, specs=specs)))
+    assert len(names) == len(set(names)) == 2 * len(specs)
+    wanted = {f"{family} {spec.name.split('-')[0]}-{spec.model}-" for family in HERE.families for spec in specs}
+    begun = [next(start for start in wanted if name.startswith(start)) for name in names[: len(wanted)]]
+    assert set(begun) == wanted
+    assert [name.split()[0] for name in names[: len(wanted)]] == sorted(
+        (name.split()[0] for name in names[: len(wanted)]), reverse=True
+    )
+
+
 def test_every_part_has_items_and_cuts_are_other_ones(tmp_path):
     for part in PARTS:
         assert items_of(part, tmp_path / "none.json", rehearsal=True)
