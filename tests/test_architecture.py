@@ -33,7 +33,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "andes_jax.remote.keys": "tests/server/test_auth.py",
     "andes_jax.commands.engine": "tests/unit/test_cli.py",
     "andes_jax.commands.front_end": "tests/end_to_end/test_remote.py",
-    "kernels_pallas.paged_attention.mosaic.common": "tests/kernels/mosaic/test_hopper_prefill.py",
     "kernels_pallas.paged_attention.mosaic.hopper_blocks": "tests/kernels/mosaic/test_hopper_prefill.py",
     "kernels_pallas.paged_attention.mosaic.ampere_attention": "tests/kernels/mosaic/test_ampere_prefill.py",
     "kernels_pallas.paged_attention.mosaic.ampere_blocks": "tests/kernels/mosaic/test_ampere_prefill.py",
