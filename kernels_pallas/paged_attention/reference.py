@@ -38,9 +38,16 @@ def real(tokens: int, count: jax.Array) -> jax.Array:
 
 
 def storable(keys: jax.Array, values: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Keys and values [R, Q, K, D] as a pool has them [2, K, R * Q, D]."""
+    """Keys and values [R, Q, K, D] as a pool has them [2, K, R * Q, D], with 0 for what is not finite in its type.
+
+    Pages are used again, and 0 * NaN is NaN under any mask. A number that overflows becomes 0 as infinity does, not the
+    largest that there is, which would take the whole softmax of its own sequence.
+    """
     both = jnp.stack([keys, values])
-    both = jnp.where(jnp.isfinite(both), both, 0.0)  # pages are used again, and 0 * NaN is NaN under any mask
+    kept = jnp.finfo(dtype)
+    # not by a cast there and back, which compilers may leave out
+    rounded = lax.reduce_precision(both, exponent_bits=kept.nexp, mantissa_bits=kept.nmant)
+    both = jnp.where(jnp.isfinite(rounded), both, jnp.zeros((), both.dtype))
     return both.astype(dtype).reshape(2, -1, *keys.shape[2:]).swapaxes(1, 2)
 
 
