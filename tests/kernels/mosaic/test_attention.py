@@ -114,7 +114,7 @@ def test_a_write_changes_its_own_places_and_no_others():
     "change",
     [
         ("reference.places(table, first,", "reference.places(table, first + 1,"),
-        ("jnp.where(reference.real(tokens, count), pages, beyond)", "pages"),
+        ("jnp.where(reference.written(table, first, count, tokens, pool.shape[3]), pages, beyond)", "pages"),
         ("pages.reshape(-1), slots", "1 + pages.reshape(-1), slots"),
         ("pages.reshape(-1), slots", "jnp.roll(pages, 1, axis=1).reshape(-1), slots"),
         ("reference.storable(_padded(keys", "reference.storable(_padded(values"),
