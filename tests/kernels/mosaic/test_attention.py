@@ -156,7 +156,7 @@ def test_what_no_kernel_is_for_is_refused():
         _lowered(attention, 64, "bfloat16", page_tokens=8)
     with pytest.raises(ValueError, match="16 query heads per key/value head at most, not 17"):
         attention.check(16, 34, 2, 64, jnp.dtype("bfloat16"))
-    with pytest.raises(ValueError, match="two pages of 64 tokens of 512 numbers do not fit"):
+    with pytest.raises(ValueError, match="two blocks of 64 tokens of 512 numbers do not fit"):
         MosaicAttention(gpu_named("a10g")).check(64, 4, 2, 512, jnp.dtype("bfloat16"))
     with pytest.raises(ValueError, match="cpu is no NVIDIA GPU"):
         MosaicAttention().check(16, 4, 2, 64, jnp.dtype("bfloat16"))
