@@ -171,7 +171,8 @@ def _check_pool(implementation: Implementation, pool: jax.Array, kv_heads: int |
     if pool.ndim != 5:
         raise ValueError(f"expected [2, key/value heads, pages, page tokens, head size], got a pool {pool.shape}")
     kv_heads = pool.shape[1] if kv_heads is None else kv_heads
-    expected = implementation.pool_shape(*pool.shape[2:4], kv_heads, head_dim)
+    pages, page_tokens = pool.shape[2:4]
+    expected = implementation.pool_shape(pages, page_tokens, kv_heads, head_dim)
     if pool.shape != expected or 0 in expected:
         raise ValueError(f"{kv_heads} key/value heads of {head_dim} are kept in a pool {expected}, not {pool.shape}")
     if not jnp.issubdtype(pool.dtype, jnp.floating):
