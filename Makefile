@@ -14,7 +14,7 @@ GPU_CODEGEN := .venv-gpu-codegen
 GPU := .venv-gpu
 ARGS ?=
 
-.PHONY: help install serve test test-kernels check lint test-jax-oldest check-gpu-codegen gpu-check bench wheel-test docs protocol format clean
+.PHONY: help install serve test test-kernels test-clients check lint test-jax-oldest check-gpu-codegen gpu-check bench wheel-test docs protocol format clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -56,6 +56,10 @@ $(OLDEST_INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/environm
 
 test-kernels: install  ## all cases of the interpreted GPU kernels; make test runs a quarter of them
 	$(BIN)/python -m pytest -q -m "slow or not slow" tests/kernels
+
+test-clients: install  ## streams as curl, nghttp, h2load and Chromium see them; installs those (Debian, as root)
+	@scripts/install_clients.sh
+	$(BIN)/python -m pytest -q -m slow tests/clients $(ARGS)
 
 check-gpu-codegen: install  ## compile GPU kernels and a decode step, without a GPU, and judge them; in .venv-gpu-codegen (200 MB)
 	@scripts/gpu_codegen/install.sh $(GPU_CODEGEN) "$$($(BIN)/python -c 'import jax; print(jax.__version__)')"
