@@ -37,6 +37,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "kernels_pallas.paged_attention.mosaic.ampere_attention": "tests/kernels/mosaic/test_ampere_prefill.py",
     "kernels_pallas.paged_attention.mosaic.ampere_blocks": "tests/kernels/mosaic/test_ampere_prefill.py",
     "kernels_pallas.paged_attention.native": "tests/kernels/test_paged_attention.py",
+    "kernels_pallas.paged_attention.options": "tests/kernels/test_paged_attention_bounds.py",
     "kernels_pallas.paged_attention.api": "tests/kernels/test_paged_attention.py",
     "kernels_pallas.paged_attention.reference": "tests/kernels/test_paged_attention.py",
     "kernels_pallas.paged_attention.xla": "tests/kernels/test_paged_attention.py",
