@@ -90,6 +90,7 @@ def prepare(name: str, folder: Path) -> None:
 
 def check(name: str, *, page_tokens: int, heads: int, kv_heads: int, head_dim: int, dtype: jnp.dtype) -> None:
     """Raises ValueError where an implementation has no way for a pool of such sizes and numbers on JAX's device."""
+    reference.check_heads(heads, kv_heads, head_dim)
     if name == "mosaic":
         from kernels_pallas.paged_attention.mosaic.attention import MosaicAttention
 
@@ -110,14 +111,18 @@ def write(
     first: jax.Array,  # [R] int32
     count: jax.Array,  # [R] int32
 ) -> jax.Array:
-    """Put each row's first `count` keys and values at positions first, first + 1, ...; the rest go to page 0.
+    """Put each row's first `count` keys and values at positions first, first + 1, ... of its pages.
 
-    Returns the pool, updated in place where it is donated. Raises ValueError for shapes that do not fit.
+    The rest, and what would be past the table's last page, change no page but perhaps page 0, which nobody reads. What
+    is not finite in the pool's type becomes 0. Returns the pool, updated in place where it is donated. Raises
+    ValueError for shapes and types that do not fit.
     """
-    rows, _, _, _ = _check(keys, table, first, count)
+    implementation = implementation_named(name)
     if keys.shape != values.shape:
         raise ValueError(f"keys {keys.shape} and values {values.shape} differ")
-    return implementation_named(name).write(pool, keys, values, table, first, count)
+    _check_rows(keys, table, first, count)
+    _check_pool(implementation, pool, *keys.shape[2:])
+    return implementation.write(pool, keys, values, table, first, count)
 
 
 def attend(
@@ -133,19 +138,42 @@ def attend(
     """Causal attention of each row's new tokens over its pages, the new tokens' own keys included.
 
     `sinks` are logits of one more key per head that every query sees and that has no value, as in GPT-OSS; their
-    weights are lost. Returns [R, Q, H, D] float32; entries at and past `count` are finite and mean nothing. Raises
-    ValueError for shapes that do not fit, and for sinks where an implementation has none.
+    weights are lost. Returns [R, Q, H, D] float32; entries at and past `count`, or past the table's last page, are
+    finite and mean nothing. Raises ValueError for shapes and types that do not fit, and for sinks where an
+    implementation has none.
     """
-    _, _, heads, _ = _check(queries, table, first, count)
+    implementation = implementation_named(name)
+    _check_rows(queries, table, first, count)
+    heads, head_dim = queries.shape[2:]
+    _check_pool(implementation, pool, None, head_dim)
+    reference.check_heads(heads, pool.shape[1], head_dim)
     if sinks is not None and sinks.shape != (heads,):
         raise ValueError(f"{heads} query heads, but sinks {sinks.shape}")
-    return implementation_named(name).attend(queries, pool, table, first, count, options, sinks)
+    room = table.shape[1] * pool.shape[3] - first  # kernels read the table as far as count says
+    count = jnp.minimum(count, room)
+    return implementation.attend(queries, pool, table, first, count, options, sinks)
 
 
-def _check(heads: jax.Array, table: jax.Array, first: jax.Array, count: jax.Array) -> tuple[int, ...]:
-    if heads.ndim != 4:
-        raise ValueError(f"expected [rows, tokens, heads, head size], got {heads.shape}")
+def _check_rows(heads: jax.Array, table: jax.Array, first: jax.Array, count: jax.Array) -> None:
+    if heads.ndim != 4 or 0 in heads.shape:
+        raise ValueError(f"expected [rows, tokens, heads, head size] with one of each at least, got {heads.shape}")
     rows = heads.shape[0]
     if table.ndim != 2 or table.shape[0] != rows or first.shape != (rows,) or count.shape != (rows,):
         raise ValueError(f"{rows} rows, but table {table.shape}, first {first.shape}, count {count.shape}")
-    return heads.shape
+    if table.shape[1] == 0:
+        raise ValueError(f"a table of no pages, {table.shape}")
+    if {table.dtype.name, first.dtype.name, count.dtype.name} != {"int32"}:
+        raise ValueError(f"table of {table.dtype}, first of {first.dtype}, count of {count.dtype}; all are int32")
+
+
+def _check_pool(implementation: Implementation, pool: jax.Array, kv_heads: int | None, head_dim: int) -> None:
+    """Raises ValueError for a pool that is not the implementation's for such heads; None: for any number of them."""
+    if pool.ndim != 5:
+        raise ValueError(f"expected [2, key/value heads, pages, page tokens, head size], got a pool {pool.shape}")
+    kv_heads = pool.shape[1] if kv_heads is None else kv_heads
+    pages, page_tokens = pool.shape[2:4]
+    expected = implementation.pool_shape(pages, page_tokens, kv_heads, head_dim)
+    if pool.shape != expected or 0 in expected:
+        raise ValueError(f"{kv_heads} key/value heads of {head_dim} are kept in a pool {expected}, not {pool.shape}")
+    if not jnp.issubdtype(pool.dtype, jnp.floating):
+        raise ValueError(f"a pool of {pool.dtype}; keys and values are floating-point numbers")

@@ -16,12 +16,20 @@ def pool_shape(pages: int, page_tokens: int, kv_heads: int, head_dim: int) -> tu
     return (2, kv_heads, pages, page_tokens, head_dim)
 
 
+def check_heads(heads: int, kv_heads: int, head_dim: int) -> None:
+    """Raises ValueError for heads that no attention can have: key/value heads have equally many query heads each."""
+    if min(heads, kv_heads, head_dim) < 1:
+        raise ValueError(f"{heads} query heads, {kv_heads} key/value heads of {head_dim} numbers; 1 is the least")
+    if heads % kv_heads:
+        raise ValueError(f"{heads} query heads are no multiple of {kv_heads} key/value heads")
+
+
 def write(
     pool: jax.Array, keys: jax.Array, values: jax.Array, table: jax.Array, first: jax.Array, count: jax.Array
 ) -> jax.Array:
-    """See `api.write`. Tokens past `count` land in page 0, which nobody reads."""
+    """See `api.write`. Tokens that are not written land in page 0, which nobody reads."""
     pages, slots = places(table, first, keys.shape[1], pool.shape[3])
-    pages = jnp.where(real(keys.shape[1], count), pages, 0)
+    pages = jnp.where(written(table, first, count, keys.shape[1], pool.shape[3]), pages, 0)
     return pool.at[:, :, pages.reshape(-1), slots.reshape(-1)].set(storable(keys, values, pool.dtype))
 
 
@@ -32,15 +40,23 @@ def places(table: jax.Array, first: jax.Array, tokens: int, page_tokens: int) ->
     return jnp.take_along_axis(table, columns, axis=1), positions % page_tokens
 
 
-def real(tokens: int, count: jax.Array) -> jax.Array:
-    """Which of the tokens are no padding [R, Q] bool."""
-    return jnp.arange(tokens, dtype=jnp.int32)[None, :] < count[:, None]
+def written(table: jax.Array, first: jax.Array, count: jax.Array, tokens: int, page_tokens: int) -> jax.Array:
+    """Which of the tokens are neither padding nor past the table's end [R, Q] bool."""
+    room = table.shape[1] * page_tokens - first
+    return jnp.arange(tokens, dtype=jnp.int32)[None, :] < jnp.minimum(count, room)[:, None]
 
 
 def storable(keys: jax.Array, values: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Keys and values [R, Q, K, D] as a pool has them [2, K, R * Q, D]."""
+    """Keys and values [R, Q, K, D] as a pool has them [2, K, R * Q, D], with 0 for what is not finite in its type.
+
+    Pages are used again, and 0 * NaN is NaN under any mask. A number that overflows becomes 0 as infinity does, not the
+    largest that there is, which would take the whole softmax of its own sequence.
+    """
     both = jnp.stack([keys, values])
-    both = jnp.where(jnp.isfinite(both), both, 0.0)  # pages are used again, and 0 * NaN is NaN under any mask
+    kept = jnp.finfo(dtype)
+    # not by a cast there and back, which compilers may leave out
+    rounded = lax.reduce_precision(both, exponent_bits=kept.nexp, mantissa_bits=kept.nmant)
+    both = jnp.where(jnp.isfinite(rounded), both, jnp.zeros((), both.dtype))
     return both.astype(dtype).reshape(2, -1, *keys.shape[2:]).swapaxes(1, 2)
 
 

@@ -1,8 +1,8 @@
 """part NAME RESULTS SECONDS [--rehearse] [--skip ITEM]...: run one part's items in this process, a line of JSON each.
 
-{"start": item} before an item, {"item": item, "found": {...}} after it. An item that raises gives {"error": ...}. Exits
-with 0 at the end, with LATE when the seconds are over, and with BROKEN where an item left a device that computes no
-more: then the rest wants a fresh process.
+{"items": [...]} at first, {"start": item} before an item, {"item": item, "found": {...}} after it. An item that raises
+gives {"error": ...}. Exits with 0 at the end, with LATE when the seconds are over, and with BROKEN where an item left a
+device that computes no more: then the rest wants a fresh process.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def main() -> int:
         print(json.dumps(plain(line)), flush=True)
 
     items = items_of(arguments.part, arguments.results, rehearsal=arguments.rehearse)
+    tell({"items": list(items)})
     return run_items(items, arguments.skip, arguments.seconds, tell)
 
 

@@ -14,10 +14,9 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels_pallas.paged_attention.mosaic.arg_specs import SPECS, DecodeSpec, PrefillSpec, Spec
 from kernels_pallas.paged_attention.mosaic.gpus import GPUS, Gpu
+from kernels_pallas.paged_attention.mosaic.target import gpu_of
 from scripts.gpu_check import timing
 
-# Shared memory of one program, the most that CUDA's programming guide allows, by capability; beyond GPUS.
-SHARED_BYTES = {(8, 0): 166912, (8, 6): 101376, (8, 7): 166912, (8, 9): 101376, (9, 0): 232448}
 REHEARSED = (DecodeSpec("smollm2-135m", 2, 128, 16), PrefillSpec("smollm2-135m", 1, 24, 64, 16))
 
 
@@ -63,20 +62,6 @@ def setting(results: Path, *, rehearsal: bool) -> Setting:
 
         return Setting(GPUS["h100"], REHEARSED, True, limits)
     return Setting(gpu_of(jax.devices()[0]), distinct(tuple(SPECS.values())), False, limits)
-
-
-def gpu_of(device: Any) -> Gpu:
-    """The GPU that a jax device is. Raises ValueError where no kernel is for it."""
-    for known in GPUS.values():
-        if known.device_kind == device.device_kind:
-            return known
-    if device.platform not in ("gpu", "cuda"):
-        raise ValueError(f"jax found no GPU: {device.device_kind}")
-    major, minor = (int(part) for part in str(device.compute_capability).split("."))
-    if (major, minor) not in SHARED_BYTES:
-        raise ValueError(f"no kernels for {device.device_kind}, capability {major}.{minor}")
-    name = device.device_kind.lower().replace(" ", "-")
-    return Gpu(name, device.device_kind, (major, minor), device.core_count, SHARED_BYTES[major, minor])
 
 
 def as_ampere(gpu: Gpu) -> Gpu:

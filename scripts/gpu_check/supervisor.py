@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from scripts.gpu_check.part import LATE
@@ -35,6 +35,7 @@ class _Child:
     done: list[str]  # items it told of
     item: str | None = None  # begun and not told of
     fault: str | None = None  # why it was ended
+    items: list[str] = field(default_factory=list)  # all of its part, told of or not; empty where it did not get so far
 
 
 def run_part(
@@ -44,8 +45,32 @@ def run_part(
     tell: Tell,
     patience_s: float = PATIENCE_S,
 ) -> str | None:
-    """Run a part to its end, telling each item as it comes. Returns what is wrong with it as a whole, if anything."""
-    end = time.monotonic() + seconds
+    """Run a part to its end, telling each item as it comes, and those that nothing came of as not available.
+
+    Returns what is wrong with the part as a whole, if anything.
+    """
+    told: set[str] = set()
+    items: list[str] = []
+
+    def keep(item: str, found: dict[str, Any]) -> None:
+        told.add(item)
+        tell(item, found)
+
+    fault = _run_children(command, environment, time.monotonic() + seconds, keep, patience_s, items)
+    for item in items:
+        if item not in told:
+            tell(item, {"not_available": fault or "nothing was said of it"})
+    return fault
+
+
+def _run_children(
+    command: Callable[[float, list[str]], Sequence[str]],
+    environment: Mapping[str, str],
+    end: float,
+    tell: Tell,
+    patience_s: float,
+    items: list[str],  # filled with those of the part
+) -> str | None:
     done: list[str] = []
     for _ in range(1 + RESTARTS):
         left = end - time.monotonic()
@@ -53,9 +78,8 @@ def run_part(
             return OUT_OF_TIME
         child, status, words = _run_child(command(left, done), environment, end, tell, patience_s)
         done += child.done
+        items[:] = child.items or items
         if child.fault == OUT_OF_TIME or status == LATE:
-            if child.item is not None:
-                tell(child.item, {"not_available": OUT_OF_TIME})
             return OUT_OF_TIME
         if status == 0:
             return None
@@ -108,7 +132,9 @@ def _listen(lines: queue.Queue[str | None], child: _Child, end: float, tell: Tel
         if not line.startswith("{"):
             continue  # what libraries print
         message = json.loads(line)
-        if "start" in message:
+        if "items" in message:
+            child.items = message["items"]
+        elif "start" in message:
             child.item = message["start"]
         else:
             child.item = None

@@ -44,6 +44,7 @@ class MosaicAttention:
             raise ValueError(f"mosaic attention keeps keys and values in {' or '.join(DTYPES)}, not in {dtype.name}")
         if page_tokens not in PAGE_TOKENS:
             raise ValueError(f"mosaic attention reads pages of {_listed(PAGE_TOKENS)} tokens, not of {page_tokens}")
+        reference.check_heads(heads, kv_heads, head_dim)
         group = heads // kv_heads
         if group > MMA_ROWS:
             raise ValueError(f"mosaic attention takes {MMA_ROWS} query heads per key/value head at most, not {group}")
@@ -60,7 +61,7 @@ class MosaicAttention:
         first: jax.Array,
         count: jax.Array,
     ) -> jax.Array:
-        """See `api.write`. Tokens past `count` go nowhere.
+        """See `api.write`. Tokens that are not written go nowhere.
 
         A scatter of XLA's, which makes one launch of it, of RoPE and of what else leads to it. No place is written
         twice and XLA is told so: else each number is stored by a loop of compare-and-swap.
@@ -68,7 +69,7 @@ class MosaicAttention:
         rows, tokens = keys.shape[:2]
         pages, slots = reference.places(table, first, tokens, pool.shape[3])
         beyond = pool.shape[2] + jnp.arange(rows * tokens, dtype=jnp.int32).reshape(rows, tokens)
-        pages = jnp.where(reference.real(tokens, count), pages, beyond)
+        pages = jnp.where(reference.written(table, first, count, tokens, pool.shape[3]), pages, beyond)
         new = reference.storable(_padded(keys, pool.shape[4]), _padded(values, pool.shape[4]), pool.dtype)
         places = pool.at[:, :, pages.reshape(-1), slots.reshape(-1)]
         return places.set(new, mode="drop", unique_indices=True)

@@ -14,6 +14,9 @@ from kernels_pallas.paged_attention.mosaic.configs import DecodeConfig, PrefillC
 from kernels_pallas.paged_attention.mosaic.gpus import Gpu
 
 BYTES = 2  # of a number of the pool
+SCRATCH_BYTES = 2048  # of shared memory, which every kernel has for sums over warps
+HOPPER_COLUMNS = 256  # of one product, the numbers of a head
+AMPERE_BLOCK = 32  # keys of the smallest block: four warps share out the copy and the product of one
 
 
 class Shape(NamedTuple):
@@ -31,14 +34,14 @@ PREFILL: Mapping[str, Mapping[Shape, PrefillConfig]] = MappingProxyType({})
 def decode_config(gpu: Gpu, shape: Shape, splits: int = 1) -> DecodeConfig:
     """The cut of a decode step, for a number of splits from `splits.choose_splits`.
 
-    Raises ValueError where pages are too large for the GPU's shared memory.
+    Raises ValueError where pages are too large for the GPU's shared memory, or heads for its products.
     """
     row = DECODE.get(gpu.name, {}).get(shape) or _decode_rule(gpu, shape)
     return DecodeConfig(splits, row.block_tokens, row.stages)
 
 
 def prefill_config(gpu: Gpu, shape: Shape) -> PrefillConfig:
-    """The cut of a prefill step. Raises ValueError where pages are too large for the GPU's shared memory."""
+    """The cut of a prefill step. Raises ValueError as `decode_config` does."""
     return PREFILL.get(gpu.name, {}).get(shape) or _prefill_rule(gpu, shape)
 
 
@@ -67,13 +70,16 @@ def _prefill_rule(gpu: Gpu, shape: Shape) -> PrefillConfig:
 
 def _largest_block(wanted: int, rows: int, other_bytes: int, gpu: Gpu, shape: Shape) -> int:
     """Keys of a block, `wanted` or as many as fit twice beside a tile of `rows` queries and `other_bytes`."""
-    block_tokens = wanted
-    room = gpu.shared_bytes - other_bytes
+    hopper = gpu.family == "hopper"
+    if hopper and shape.head_dim > HOPPER_COLUMNS:
+        raise ValueError(f"heads of {shape.head_dim} numbers; {gpu.device_kind} multiplies {HOPPER_COLUMNS} at most")
+    block_tokens, smallest = wanted, max(shape.page_tokens, 0 if hopper else AMPERE_BLOCK)
+    room = gpu.shared_bytes - other_bytes - SCRATCH_BYTES
     while 2 * _block_bytes(block_tokens, shape) + _tile_bytes(rows, block_tokens, gpu, shape) > room:
         block_tokens //= 2
-        if block_tokens < shape.page_tokens:
+        if block_tokens < smallest:
             raise ValueError(
-                f"two pages of {shape.page_tokens} tokens of {shape.head_dim} numbers do not fit the shared memory"
+                f"two blocks of {smallest} tokens of {shape.head_dim} numbers do not fit the shared memory"
                 f" of {gpu.device_kind}, {gpu.shared_bytes} bytes"
             )
     return block_tokens

@@ -50,6 +50,11 @@ CASES = {
         PrefillConfig(block_tokens=32),
     ),
     "a window of one": (dict(spans=[(60, 10)]), AttentionOptions(0.125, window=1), PrefillConfig(block_queries=16)),
+    "a window that begins with a block's last key": (
+        dict(spans=[(126, 1), (190, 1)]),
+        AttentionOptions(0.125, window=64),
+        PrefillConfig(),
+    ),
     "softcap in float16": (
         dict(spans=[(40, 40)], group=4, head_dim=128, dtype="float16"),
         AttentionOptions(0.3, softcap=2.0),

@@ -114,7 +114,7 @@ def test_a_write_changes_its_own_places_and_no_others():
     "change",
     [
         ("reference.places(table, first,", "reference.places(table, first + 1,"),
-        ("jnp.where(reference.real(tokens, count), pages, beyond)", "pages"),
+        ("jnp.where(reference.written(table, first, count, tokens, pool.shape[3]), pages, beyond)", "pages"),
         ("pages.reshape(-1), slots", "1 + pages.reshape(-1), slots"),
         ("pages.reshape(-1), slots", "jnp.roll(pages, 1, axis=1).reshape(-1), slots"),
         ("reference.storable(_padded(keys", "reference.storable(_padded(values"),
@@ -156,7 +156,7 @@ def test_what_no_kernel_is_for_is_refused():
         _lowered(attention, 64, "bfloat16", page_tokens=8)
     with pytest.raises(ValueError, match="16 query heads per key/value head at most, not 17"):
         attention.check(16, 34, 2, 64, jnp.dtype("bfloat16"))
-    with pytest.raises(ValueError, match="two pages of 64 tokens of 512 numbers do not fit"):
+    with pytest.raises(ValueError, match="two blocks of 64 tokens of 512 numbers do not fit"):
         MosaicAttention(gpu_named("a10g")).check(64, 4, 2, 512, jnp.dtype("bfloat16"))
     with pytest.raises(ValueError, match="cpu is no NVIDIA GPU"):
         MosaicAttention().check(16, 4, 2, 64, jnp.dtype("bfloat16"))

@@ -20,7 +20,7 @@ from scripts.gpu_check.inputs import attention, exact, make_inputs
 from scripts.gpu_check.kernels import tuned
 from scripts.gpu_check.part import items_of
 from scripts.gpu_check.results import Results
-from scripts.gpu_check.setting import REHEARSED, Setting, as_ampere, distinct, gpu_of, measured_limits, setting
+from scripts.gpu_check.setting import REHEARSED, Setting, as_ampere, distinct, measured_limits, setting
 from tests.kernels.mosaic.cases import expected, make_case, relative_error
 
 DECODE, PREFILL = REHEARSED
@@ -148,17 +148,18 @@ def test_graphs_are_turned_off_for_one_part(monkeypatch):
 # The device and what runs on it.
 
 
-def test_devices_are_known_by_kind_or_by_capability():
+def test_the_device_is_one_that_the_decoder_takes(tmp_path, monkeypatch):
     kinds = dict(platform="gpu", compute_capability="9.0", core_count=132)
-    assert gpu_of(SimpleNamespace(device_kind="NVIDIA H200", **kinds)) is GPUS["h200"]
-    unknown = gpu_of(
-        SimpleNamespace(device_kind="NVIDIA L4", **kinds | {"compute_capability": "8.9", "core_count": 58})
-    )
-    assert (unknown.name, unknown.family, unknown.multiprocessors) == ("nvidia-l4", "ampere", 58)
-    with pytest.raises(ValueError, match="no kernels for NVIDIA B200, capability 10.0"):
-        gpu_of(SimpleNamespace(device_kind="NVIDIA B200", **kinds | {"compute_capability": "10.0"}))
-    with pytest.raises(ValueError, match="jax found no GPU"):
-        gpu_of(SimpleNamespace(device_kind="cpu", platform="cpu"))
+    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(device_kind="NVIDIA H200", **kinds)])
+    assert setting(tmp_path / "none.json", rehearsal=False).gpu is GPUS["h200"]
+    for capability in ("8.9", "8.7", "10.0"):
+        other = SimpleNamespace(device_kind="NVIDIA X", **kinds | {"compute_capability": capability})
+        monkeypatch.setattr(jax, "devices", lambda device=other: [device])
+        with pytest.raises(ValueError, match=rf"NVIDIA X has CUDA capability {capability}; .* 8\.0, 8\.6, 9\.0"):
+            setting(tmp_path / "none.json", rehearsal=False)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="cpu is no NVIDIA GPU"):
+        setting(tmp_path / "none.json", rehearsal=False)
     assert as_ampere(GPUS["h200"]).family == "ampere"
 
 
@@ -166,6 +167,18 @@ def test_specs_of_equal_heads_are_checked_once():
     found = distinct(tuple(SPECS.values()))
     assert {spec.model for spec in found} == {spec.model for spec in SPECS.values()} - {"qwen3-8b"}
     assert len({(spec.heads, dataclasses.replace(spec, model="")) for spec in SPECS.values()}) == len(found)
+
+
+def test_short_time_leaves_no_model_s_decode_or_prefill_out():
+    specs = distinct(tuple(SPECS.values()))
+    names = list(numerics.items(dataclasses.replace(HERE, specs=specs)))
+    assert len(names) == len(set(names)) == 2 * len(specs)
+    wanted = {f"{family} {spec.name.split('-')[0]}-{spec.model}-" for family in HERE.families for spec in specs}
+    begun = [next(start for start in wanted if name.startswith(start)) for name in names[: len(wanted)]]
+    assert set(begun) == wanted
+    assert [name.split()[0] for name in names[: len(wanted)]] == sorted(
+        (name.split()[0] for name in names[: len(wanted)]), reverse=True
+    )
 
 
 def test_every_part_has_items_and_cuts_are_other_ones(tmp_path):

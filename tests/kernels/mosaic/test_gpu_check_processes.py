@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from scripts.gpu_check.__main__ import PARTS, faults, named
+from scripts.gpu_check.__main__ import PARTS, faults, main, named
 from scripts.gpu_check.part import BROKEN, LATE, run_items
 from scripts.gpu_check.results import Results
 from scripts.gpu_check.supervisor import OUT_OF_TIME, run_part
@@ -30,6 +30,7 @@ def test_items_that_raise_do_not_end_a_part(monkeypatch):
 CHILD = """
 import json, os, sys, time
 def tell(**line): print(json.dumps(line), flush=True)
+tell(items=["first", "hangs", "aborts", "last"])
 for item in ("first", "hangs", "aborts", "last"):
     if item in sys.argv: continue
     tell(start=item)
@@ -54,7 +55,7 @@ def test_a_part_that_has_no_time_or_does_not_begin_says_so():
     told = {}
     endless = [sys.executable, "-c", CHILD, "first", "aborts"]
     assert run_part(lambda *_: endless, os.environ, 2, told.__setitem__) == OUT_OF_TIME
-    assert told == {"hangs": {"not_available": OUT_OF_TIME}}
+    assert told == {item: {"not_available": OUT_OF_TIME} for item in ("first", "hangs", "aborts", "last")}
     dead = [sys.executable, "-c", "import sys; sys.exit('no GPU')"]
     assert "status 1: no GPU" in (run_part(lambda *_: dead, os.environ, 30, told.__setitem__) or "")
 
@@ -77,13 +78,56 @@ def test_the_file_is_named_after_the_device_unless_it_has_a_name(tmp_path, monke
     assert [path.name for path in tmp_path.iterdir()] == ["gpu-nvidia-h100-80gb-hbm3.json"]
 
 
-def test_faults_are_wrong_numbers_failures_and_nothing_checked(tmp_path):
+def test_faults_are_wrong_numbers_failures_and_what_was_not_checked(tmp_path):
     results = Results(tmp_path / "found.json")
-    assert faults(results) == ["numerics: nothing was checked"]
+    assert faults(results, list(PARTS)) == ["numerics: nothing was checked"]
+    assert faults(results, ["limits"]) == []
     results.add("numerics", "a", {"right": False})
-    results.add("decode", "b", {"error": "no"})
-    results.add("tuning", "c", {"error": "more shared memory than there is"})
-    assert faults(results) == ["numerics: a is wrong", "decode: b failed"]
+    results.add("numerics", "b", {"right": True})
+    results.add("numerics", "c", {"not_available": OUT_OF_TIME})
+    results.add("decode", "d", {"error": "no"})
+    results.add("step", "e", {"not_available": "too large for the device"})
+    results.add("tuning", "f", {"error": "more shared memory than there is"})
+    wrong = ["numerics: a is wrong", "numerics: c was not checked"]
+    assert faults(results, list(PARTS)) == [*wrong, "decode: d failed"]
+    results.note("unfinished", {"decode": OUT_OF_TIME, "tuning": OUT_OF_TIME})
+    assert faults(results, list(PARTS))[2:] == ["decode: d failed", "decode: cut short, out of time"]
+    assert faults(results, ["numerics", "tuning"]) == wrong
+
+
+@pytest.mark.parametrize(
+    ("asked", "late", "status"),
+    [
+        (["numerics"], [], 0),
+        (["numerics"], ["numerics"], 1),
+        (["limits"], [], 0),
+        (["limits"], ["limits"], 1),
+        ([], [], 0),
+        ([], ["step"], 1),
+        ([], ["rivals", "tuning"], 0),
+    ],
+)
+def test_the_exit_status_is_that_of_what_was_asked_for(tmp_path, monkeypatch, capsys, asked, late, status):
+    def run_part(command, _environment, _seconds, tell):
+        part = command(1.0, [])[3]
+        tell("an item", {"right": True, "relative_error": 0.0, "largest_error": 0.0} if part not in late else {})
+        return OUT_OF_TIME if part in late else None
+
+    monkeypatch.setattr("scripts.gpu_check.__main__.run_part", run_part)
+    options = [word for part in asked for word in ("--part", part)]
+    monkeypatch.setattr(sys, "argv", ["gpu_check", "--out", str(tmp_path / "found.json"), *options])
+    assert main() == status
+    assert all(f"{part}: out of time" in capsys.readouterr().out for part in late[:1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "seconds", "status"), [("numerics", 9, 1), ("limits", 120, 0)])
+def test_one_part_is_rehearsed(tmp_path, part, seconds, status):
+    out = tmp_path / "found.json"
+    command = [sys.executable, "-m", "scripts.gpu_check", "--rehearse", "--out", str(out)]
+    command += ["--part", part, "--seconds", str(seconds)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == status, done.stdout + done.stderr
 
 
 @pytest.mark.slow

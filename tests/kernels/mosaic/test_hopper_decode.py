@@ -55,6 +55,11 @@ CASES = {
         DecodeConfig(splits=2),
     ),
     "window of one": (dict(spans=lengths(1, 65), group=4), AttentionOptions(0.125, window=1), DecodeConfig()),
+    "window that begins with a block": (
+        dict(spans=lengths(128, 129), group=4),
+        AttentionOptions(0.125, window=65),
+        DecodeConfig(),
+    ),
     "window and softcap": (
         dict(spans=lengths(140, 30), group=8, pages="run", dtype="float16"),
         AttentionOptions(0.5, window=100, softcap=3.0),
@@ -90,6 +95,12 @@ def test_a_split_without_keys_is_zeros_and_minus_infinity():
     assert np.isfinite(lse[0, :, :2]).all()
     assert np.isneginf(lse[0, :, 2:]).all() and np.isneginf(lse[1]).all()
     assert not out[0, :, 2:].any() and not out[1].any()
+
+
+def test_pages_that_end_as_a_run_would_are_no_run():
+    case = make_case(spans=lengths(64))
+    case = dataclasses.replace(case, table=jnp.asarray([[1, 5, 3, 4]], jnp.int32))
+    assert max(decode_errors(case, PLAIN, *run(case, PLAIN, DecodeConfig()))) <= case.tolerance
 
 
 def test_blocks_before_the_window_are_not_read():

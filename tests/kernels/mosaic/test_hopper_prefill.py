@@ -45,6 +45,11 @@ CASES = {  # spans: (older keys, new tokens)
         PrefillConfig(),
     ),
     "window of one": (dict(spans=[(60, 10)]), AttentionOptions(0.125, window=1), PrefillConfig(stages=1)),
+    "window that begins with a block's last key": (
+        dict(spans=[(126, 1), (190, 1)]),
+        AttentionOptions(0.125, window=64),
+        PrefillConfig(),
+    ),
     "wide window with whole blocks": (
         dict(spans=[(400, 20)], group=4, pages="run"),
         AttentionOptions(0.125, window=200),

@@ -51,5 +51,5 @@ def test_a_row_is_preferred_to_the_rule(monkeypatch):
 
 def test_pages_too_large_for_a_gpu_are_an_error_that_says_so():
     for config in (decode_config, prefill_config):
-        with pytest.raises(ValueError, match="two pages of 64 tokens of 256 numbers do not fit .* NVIDIA A10G, 101376"):
+        with pytest.raises(ValueError, match="two blocks of 64 tokens of 256 numbers .* NVIDIA A10G, 101376"):
             config(gpu_named("a10g"), Shape(256, 2, 64))
