@@ -14,7 +14,7 @@ GPU_CODEGEN := .venv-gpu-codegen
 GPU := .venv-gpu
 ARGS ?=
 
-.PHONY: help install serve test test-kernels test-clients check lint test-jax-oldest check-gpu-codegen gpu-check bench wheel-test docs protocol format clean
+.PHONY: help install serve summarize-demo test test-kernels test-jobs test-clients check lint test-jax-oldest check-gpu-codegen gpu-check bench wheel-test docs protocol format clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -26,6 +26,10 @@ $(INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/environment.sh 
 
 serve: install  ## serve the embedded model on 127.0.0.1:8000; make serve ARGS="--port 9000 --policy fcfs"
 	@exec $(BIN)/andes-jax serve $(ARGS)
+
+summarize-demo: install  ## summarize three sample documents, one of them Chinese, with the embedded model
+	@$(BIN)/andes-jax summarize examples/documents --output build/summaries.md --words 60 --frequency-penalty 0.3 --chunk-tokens 400 --chunk-overlap 64 $(ARGS)
+	@cat build/summaries.md
 
 test: check wheel-test  ## everything that must hold before a commit: check, the wheel, all tests
 	$(BIN)/python -m pytest -q $(ARGS)
@@ -56,6 +60,9 @@ $(OLDEST_INSTALLED): pyproject.toml setup.py scripts/install.sh scripts/environm
 
 test-kernels: install  ## all cases of the interpreted GPU kernels; make test runs a quarter of them
 	$(BIN)/python -m pytest -q -m "slow or not slow" tests/kernels
+
+test-jobs: install  ## kill jobs at seventy moments, cut their journals, and take their server away; ten minutes
+	$(BIN)/python -m pytest -q -s -m slow tests/end_to_end/test_batch_job.py tests/end_to_end/test_summary_job.py $(ARGS)
 
 test-clients: install  ## streams as curl, nghttp, h2load and Chromium see them; installs those (Debian, as root)
 	@scripts/install_clients.sh

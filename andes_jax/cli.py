@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 import andes_jax
+from andes_jax.commands.batch import batch
 from andes_jax.commands.bench import bench
 from andes_jax.commands.check import check
 from andes_jax.commands.convert import convert
@@ -23,6 +24,7 @@ from andes_jax.commands.profile import profile
 from andes_jax.commands.profile_stream import profile_stream
 from andes_jax.commands.serve import serve
 from andes_jax.commands.simulate import simulate
+from andes_jax.commands.summarize import summarize
 
 
 class _Program(TyperGroup):
@@ -51,6 +53,8 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(engine)
 app.command()(generate)
+app.command()(summarize)
+app.command()(batch)
 app.command()(convert)
 app.command()(check)
 app.command()(profile)

@@ -64,6 +64,13 @@ def user_cache_folder(environ: Mapping[str, str] | None = None) -> Path:
     return Path(base, "andes-jax")
 
 
+def user_state_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Where this program may keep what it has to find again."""
+    environ = os.environ if environ is None else environ
+    base = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME") or Path.home(), ".local", "state")
+    return Path(base, "andes-jax")
+
+
 def debug_requested(environ: Mapping[str, str] | None = None) -> bool:
     """Whether ANDES_DEBUG asks for tracebacks."""
     return (os.environ if environ is None else environ).get("ANDES_DEBUG", "") not in ("", "0")
@@ -107,6 +114,8 @@ def load_config(
         raise ConfigError(
             f"server.api_keys is given but holds no key (from {source}); to serve everyone leave it out altogether"
         )
+    if given["server", "data_dir"][0] is None:
+        given["server", "data_dir"] = (user_state_folder(environ), "the user's state folder")
     if given["engine", "compile_cache_dir"][0] is None:
         given["engine", "compile_cache_dir"] = (user_cache_folder(environ) / "compiled", "the user's cache folder")
     return Config.model_validate({name: _section(name, given) for name in SECTIONS})

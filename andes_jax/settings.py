@@ -209,6 +209,11 @@ class ServerSettings(Section):
     model_name: str | None = Field(
         min_length=1, description="The model's name in the API; null takes it from the source."
     )
+    data_dir: Path = Field(
+        description="Folder of uploaded files and batches, made when they are first used; null is andes-jax in the "
+        "user's state folder. Servers that share it see each other's, and work on those of their own model."
+    )
+    max_file_bytes: ByteSize = Field(ge=1024, description="Largest file that may be uploaded, like 200MiB.")
     request_log: Path | None = Field(
         description="File to which a line of JSON is added for each finished request: lengths, times, quality of "
         "experience and why it waited; `andes-jax simulate --trace` and `andes-jax explain --log` read it."

@@ -34,6 +34,7 @@ PARTS = (
     "andes_jax/engine",
     "andes_jax/remote",
     "server",
+    "andes_jax/jobs",
     "andes_jax/commands",
 )
 

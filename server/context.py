@@ -79,6 +79,8 @@ class ServerSettings:
     max_prompts: int = 128  # prompts of one completions call
     default_max_tokens: int | None = None  # of a reply whose call sets none; None: what is left of the context
     shutdown_timeout_s: float = 30.0  # that running replies get after SIGTERM
+    data_dir: Path | None = None  # folder of uploaded files and batches; None: none are kept
+    max_file_bytes: int = 200 * 1024 * 1024  # of an uploaded file
     request_log: Path | None = None  # file to which a line is added for each request that ended
     profile_streaming: bool = False  # log a line for each chunk of a stream
     shared_metrics: Path | None = None  # folder in which processes that serve the same addresses keep count together

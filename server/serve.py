@@ -85,6 +85,7 @@ class Serving:
             if self._context.settings.grpc_port is not None:
                 self._listener, url = await start_generation(self.app.services)
                 self._urls += (url,)
+            self.app.batches.start()
             await worker_serve(
                 wrap_app(cast(Any, self.app), self._bound.config.wsgi_max_body_size, "asgi"),
                 self._bound.config,
@@ -95,6 +96,7 @@ class Serving:
             if self._listener is not None:
                 await self._listener.stop(LAST_EVENTS_S)
             self._bound.release()
+            await self.app.batches.close()
             await asyncio.to_thread(self._context.engine.stop, 0.0)
             await asyncio.to_thread(self.app.services.request_log.close, LAST_EVENTS_S)
             if self.app.services.profiler is not None:
@@ -114,6 +116,7 @@ class Serving:
         lifecycle.draining = True
         if self._listener is not None:
             await self._listener.drain()
+        await self.app.batches.stop()
         self._context.engine.drain()
         logger.info("shutting down: %d calls are running", lifecycle.running)
         drain = asyncio.create_task(self._drain())

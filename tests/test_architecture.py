@@ -102,9 +102,10 @@ def test_imports_go_down(rule):
 def test_the_wheel_asks_for_what_it_imports():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {architecture.canonical(requirement) for requirement in project["dependencies"]}
-    plots = {architecture.canonical(requirement) for requirement in project["optional-dependencies"]["plots"]}
+    extras = project["optional-dependencies"]
+    optional = {architecture.canonical(each) for name in ("plots", "documents") for each in extras[name]}
     known = declared | {"jaxlib", "pydantic-core"}  # parts of jax and pydantic that come in their own wheels
-    assert list(architecture.undeclared(SOURCES, known | plots, packages_distributions())) == []
+    assert list(architecture.undeclared(SOURCES, known | optional, packages_distributions())) == []
     everything = architecture.project_sources(generated=True)
     used = {target.split(".")[0] for module in everything for target in architecture.imports(module, everything)}
     providers = packages_distributions()

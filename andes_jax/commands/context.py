@@ -46,6 +46,8 @@ def server_settings(config: Config) -> ServerSettings:
         max_prompts=chosen.max_prompts,
         default_max_tokens=chosen.default_max_tokens,
         shutdown_timeout_s=chosen.shutdown_timeout,
+        data_dir=chosen.data_dir,
+        max_file_bytes=chosen.max_file_bytes,
         request_log=chosen.request_log,
         profile_streaming=chosen.profile_streaming,
     )

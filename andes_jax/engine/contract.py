@@ -24,6 +24,9 @@ class EngineLimits(Protocol):
     def max_model_len(self) -> int: ...
 
     @property
+    def max_sequences(self) -> int: ...
+
+    @property
     def pool_tokens(self) -> int: ...
 
     @property

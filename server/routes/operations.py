@@ -28,6 +28,8 @@ class OperationRoutes:
                     "/v1/chat/completions",
                     "/v1/completions",
                     "/v1/models",
+                    "/v1/files",
+                    "/v1/batches",
                     "/v1/andes/requests/{request_id}/explain",
                     "/tokenize",
                     "/detokenize",

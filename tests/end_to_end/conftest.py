@@ -22,7 +22,7 @@ def server() -> Iterator[ServerProcess]:
 
 
 @pytest.fixture(scope="session")
-def live() -> Iterator[LiveServer]:
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """The same in a thread of the tests, which can look inside and break things."""
     flags = {
         "model.dtype": "float32",
@@ -30,6 +30,7 @@ def live() -> Iterator[LiveServer]:
         "engine.max_sequences": SEQUENCES,
         "engine.compile_cache_dir": str(PROGRAMS),
         "server.port": 0,
+        "server.data_dir": str(tmp_path_factory.mktemp("data")),
     }
     config = load_config(flags=flags, environ={})
     built = build_engine(config)

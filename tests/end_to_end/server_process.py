@@ -31,6 +31,9 @@ class ServerProcess:
     def __init__(self, *arguments: str, program: tuple[str, ...] = ("serve", "--port", "0")) -> None:
         command = [sys.executable, "-m", "andes_jax.cli", *program, "--dtype", "float32"]
         command += ["--max-sequences", f"{SEQUENCES}", "--max-model-len", f"{CONTEXT}"]
+        self._data = tempfile.TemporaryDirectory(prefix="andes-jax-test-")  # never the user's own files and batches
+        if "serve" in program and "--data-dir" not in arguments:
+            command += ["--data-dir", self._data.name]
         command += ["--compile-cache-dir", str(PROGRAMS), *arguments]
         self.process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
         self.errors: list[str] = []
@@ -72,6 +75,7 @@ class ServerProcess:
         self._reader.join(5)
         assert self.process.stderr is not None
         self.process.stderr.close()
+        self._data.cleanup()
 
 
 @contextmanager

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from andes_jax.byte_size import format_byte_size, parse_byte_size
-from andes_jax.config import ConfigError, configs_folder, debug_requested, load_config, user_cache_folder, variants
+from andes_jax.config import (
+    ConfigError,
+    configs_folder,
+    debug_requested,
+    load_config,
+    user_cache_folder,
+    user_state_folder,
+    variants,
+)
 from andes_jax.settings import SECTIONS
 
 TLS = {"server.certfile": "c.pem", "server.keyfile": "k.pem"}
@@ -172,6 +180,13 @@ def test_a_variable_that_is_likely_a_slip_is_ignored_aloud(caplog, name, likely)
     assert settle(environ={name: "1"}) == settle(environ={})
     (message,) = caplog.messages
     assert name in message and f"{likely}?" in message
+
+
+def test_state_folder_follows_the_user():
+    assert user_state_folder({"XDG_STATE_HOME": "/s"}) == Path("/s/andes-jax")
+    assert user_state_folder({"HOME": "/h"}) == Path("/h/.local/state/andes-jax")
+    assert settle(environ={"HOME": "/h"}).server.data_dir == Path("/h/.local/state/andes-jax")
+    assert settle(flags={"server.data_dir": "/d"}).server.data_dir == Path("/d")
 
 
 def test_cache_folder_follows_the_user():

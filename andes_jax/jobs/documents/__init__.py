@@ -1,0 +1,1 @@
+"""Documents of many formats and encodings as plain text."""

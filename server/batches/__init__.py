@@ -1,0 +1,1 @@
+"""Files and batches that outlive the server: kept in one folder, worked on in the batch tier."""
